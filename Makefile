@@ -1,0 +1,59 @@
+# Every recipe sets up what it needs; `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+export SPARK_LOCAL_IP := 127.0.0.1
+
+.PHONY: setup demo test check lint types imports pure spark-tests lock clean help
+
+# Make .venv with pinned dependencies and the resurge command, and see to Java.
+setup: $(STAMP)
+
+$(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh
+	@bash scripts/ensure_java.sh
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pinned dependencies into $(VENV) (a few minutes the first time) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+# Run the main job: 15 queries over generated posts, checked against an independent computation.
+demo: setup
+	@$(BIN)/resurge demo
+
+# Everything that CI runs: check, then the tests on real Spark.
+test: check spark-tests
+
+# Lint, types, import contract, unit, property, simulation and architecture tests.
+check: lint types imports pure
+
+# Style and likely mistakes.
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+# Static types.
+types: setup
+	@$(BIN)/mypy
+
+# Who may import whom.
+imports: setup
+	@$(BIN)/lint-imports --no-logo
+
+# Tests that need no JVM.
+pure: setup
+	@$(BIN)/python -m pytest tests/unit tests/properties tests/simulation tests/architecture
+
+# Tests on real Spark processes.
+spark-tests: setup
+	@$(BIN)/python -m pytest tests/spark
+
+# Pin anew what requirements.in asks for.
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock && build/lock/bin/pip install -q -r requirements.in setuptools wheel
+	build/lock/bin/pip freeze --all | grep -v '^pip==' > requirements.txt
+
+# Remove what set-up and runs made.
+clean:
+	rm -rf $(VENV) build out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

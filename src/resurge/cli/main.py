@@ -1,0 +1,36 @@
+"""The resurge command: one module per subcommand, errors as one clear line."""
+
+import sys
+
+import typer
+
+from resurge.errors import ProblemError, ResurgeError
+
+app = typer.Typer(
+    name="resurge",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Many continuous queries on one Spark cluster: exactly once, and back one by one after a failure.",
+)
+
+
+def run() -> None:
+    """Entry point of the resurge command."""
+    register()
+    try:
+        app()
+    except ProblemError as error:
+        print(f"resurge: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ResurgeError as error:
+        print(f"resurge: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def register() -> None:
+    """Attach every subcommand; kept out of import time so that `resurge plan` starts without Spark."""
+    from resurge.cli import plan, study
+
+    app.add_typer(plan.app, name="plan")
+    app.add_typer(study.app, name="study")

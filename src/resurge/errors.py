@@ -1,0 +1,57 @@
+"""Every exception that Resurge raises on purpose, as a tree."""
+
+
+class ResurgeError(Exception):
+    """Anything Resurge refuses or cannot do; the message says what was expected, what came and what to do."""
+
+
+class TopologyError(ResurgeError):
+    """A topology that cannot run: a cycle, an unknown input, a bad priority, a schema that does not fit."""
+
+
+class ProblemError(ResurgeError):
+    """A planning problem that is not well-formed; the message names the field."""
+
+
+class InfeasibleError(ResurgeError):
+    """A well-formed planning problem that no plan can satisfy; the message says which constraint and why."""
+
+
+class ProtocolError(ResurgeError):
+    """An event that a state machine does not accept in its present state; the state is unchanged."""
+
+
+class StorageError(ResurgeError):
+    """The durable store cannot be read or written."""
+
+
+class CorruptFileError(StorageError):
+    """A stored file is torn or altered; the message names it."""
+
+
+class StaleGenerationError(StorageError):
+    """Another driver has taken over the job; this one must stop without writing."""
+
+
+class IncompatibleJobError(ResurgeError):
+    """The topology given now does not fit the checkpointed job."""
+
+
+class SourceError(ResurgeError):
+    """A source could not list or read its input."""
+
+
+class SinkError(ResurgeError):
+    """A sink could not stage or publish its output."""
+
+
+class BadRowError(ResurgeError):
+    """A malformed input row, under the policy that such rows fail the job."""
+
+
+class JobError(ResurgeError):
+    """An epoch could not be run."""
+
+
+class ClusterError(ResurgeError):
+    """The embedded cluster could not do what was asked."""

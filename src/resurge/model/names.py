@@ -1,0 +1,33 @@
+"""Identifiers: what a thing may be called, and the types of numbers that must not be mixed up."""
+
+import re
+from typing import NamedTuple, NewType
+
+from resurge.errors import TopologyError
+
+Epoch = NewType("Epoch", int)
+Generation = NewType("Generation", int)
+KeyGroup = NewType("KeyGroup", int)
+NodeId = NewType("NodeId", str)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+
+
+class Partition(NamedTuple):
+    """An operator's share of one key group: the unit of state, checkpoint, routing, recovery and migration."""
+
+    operator: str
+    key_group: KeyGroup
+
+    def __str__(self) -> str:
+        return f"{self.operator}/{self.key_group}"
+
+
+def checked_name(name: object, what: str) -> str:
+    """Return a name that is safe in a path, or refuse it."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise TopologyError(
+            f"{what} is called {name!r}; expected 1 to 80 letters, digits, '_' or '-', beginning with a letter or digit: "
+            "choose such a name"
+        )
+    return name

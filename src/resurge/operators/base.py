@@ -1,0 +1,70 @@
+"""What an operator gets and gives when an epoch is run. Pure: no clock, no chance, no Spark."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from resurge.model.operator import Operator, StreamShape
+from resurge.operators.state import State, TableDelta, TableSpec
+
+
+@dataclass(frozen=True)
+class EpochContext:
+    """What an operator may know of the epoch: its number and the watermark of its input when the epoch began."""
+
+    epoch: int
+    watermark_us: int | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One input of one partition in one epoch: frames in the fixed order (stream, source partition, row)."""
+
+    schema: pl.Schema
+    frames: tuple[pl.DataFrame, ...]
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """All rows in order."""
+        filled = [frame for frame in self.frames if frame.height]
+        if not filled:
+            return pl.DataFrame(schema=self.schema)
+        return pl.concat(filled) if len(filled) > 1 else filled[0]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one partition made of one epoch."""
+
+    output: pl.DataFrame
+    changes: Mapping[str, TableDelta] = field(default_factory=dict)
+    late_rows: int = 0
+
+
+@dataclass(frozen=True)
+class StatelessOperator(Operator):
+    """Works on one frame at a time and remembers nothing."""
+
+    @abstractmethod
+    def apply(self, frame: pl.DataFrame, context: EpochContext) -> pl.DataFrame:
+        """The output rows of these input rows."""
+
+
+@dataclass(frozen=True)
+class StatefulOperator(Operator):
+    """Keyed: each partition has its own state tables."""
+
+    @abstractmethod
+    def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
+        """The state tables, given the inputs' shapes."""
+
+    @abstractmethod
+    def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
+        """Take one epoch's input of one partition; the state is not changed, the outcome says how it changes."""
+
+    def watermark_delay_us(self) -> int | None:
+        """How far the output's event time may lie behind the input's watermark of the epoch before; None: not at all."""
+        return None

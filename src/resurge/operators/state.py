@@ -1,0 +1,265 @@
+"""Keyed state as immutable sorted runs: a changed key is found, and written, without touching the rest.
+
+A `KeyedTable` is a list of runs, oldest first, each ordered by the hash of the key. A newer run's row hides an older
+run's row of the same key. Applying a `TableDelta` makes a new table that shares all older runs, so the version before
+an epoch attempt stays as it was. Runs are merged when the newer ones have grown to a good part of the older.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from resurge.operators.hashing import Hashes, hash_rows
+
+DELETED = "__deleted"
+MERGE_FACTOR = 3
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A state table's columns, key, and (for rows that expire) the integer column that says when."""
+
+    schema: pl.Schema
+    key: tuple[str, ...]
+    bucket: str | None = None
+
+    def signature(self) -> str:
+        """What must not change between two runs of a job."""
+        columns = ", ".join(f"{name}: {kind}" for name, kind in self.schema.items())
+        return f"({columns}) key {', '.join(self.key)} bucket {self.bucket}"
+
+
+@dataclass(frozen=True)
+class TableDelta:
+    """What one epoch changed: rows by key, keys removed, and the bucket below which all rows are gone."""
+
+    upserts: pl.DataFrame | None = None
+    deletes: pl.DataFrame | None = None
+    low: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows ordered by key hash, at most one per key; deleted rows are kept as markers while older runs may have the key."""
+
+    hashes: Hashes
+    rows: pl.DataFrame
+    highest_bucket: int | None = None
+    name: str | None = field(default=None, compare=False)
+
+    @property
+    def height(self) -> int:
+        """Rows in the run, markers included."""
+        return self.rows.height
+
+
+@dataclass(frozen=True)
+class KeyedTable:
+    """One state table of one partition at one version."""
+
+    spec: TableSpec
+    runs: tuple[Run, ...] = ()
+    low: int | None = None
+
+    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """The table's rows for these keys, in the keys' order; a key that has none gives a row of nulls."""
+        values = [name for name in self.spec.schema if name not in self.spec.key]
+        found, owners, positions = self._find(keys)
+        pieces = []
+        order = []
+        for index, run in enumerate(self.runs):
+            mine = np.flatnonzero(found & (owners == index))
+            if mine.size:
+                pieces.append(run.rows.select(values)[positions[mine]])
+                order.append(mine)
+        missing = np.flatnonzero(~found)
+        if missing.size:
+            empty = pl.DataFrame({name: pl.Series([], dtype=self.spec.schema[name]) for name in values})
+            pieces.append(empty.clear(int(missing.size)))
+            order.append(missing)
+        if not pieces:
+            return pl.DataFrame(schema={name: self.spec.schema[name] for name in values})
+        gathered = pl.concat(pieces, rechunk=True) if len(pieces) > 1 else pieces[0]
+        place = np.empty(keys.height, dtype=np.int64)
+        place[np.concatenate(order)] = np.arange(keys.height)
+        return gathered[place]
+
+    def contains(self, keys: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Which of these keys have a row."""
+        return self._find(keys)[0]
+
+    def between(self, low: int | None, high: int) -> pl.DataFrame:
+        """The rows whose bucket is in [low, high), each key's newest only."""
+        bucket = self._bucket()
+        condition = pl.col(bucket) < high
+        if low is not None:
+            condition &= pl.col(bucket) >= low
+        return self._newest(condition)
+
+    def rows(self) -> pl.DataFrame:
+        """Every row of the table."""
+        return self._newest(None)
+
+    def apply(self, delta: TableDelta) -> "KeyedTable":
+        """The table after a change; this one is unchanged."""
+        low = delta.low if self.low is None else max(self.low, delta.low if delta.low is not None else self.low)
+        runs = tuple(run for run in self.runs if not _expired(run, low))
+        added = _run_of(self.spec, delta, has_older=bool(runs))
+        if added is not None and not _expired(added, low):
+            runs = self._merged((*runs, added), low)
+        return KeyedTable(self.spec, runs, low)
+
+    def size(self) -> tuple[int, int]:
+        """Rows (superseded ones included) and bytes held."""
+        return sum(run.height for run in self.runs), sum(int(run.rows.estimated_size()) + 8 * run.height for run in self.runs)
+
+    def _bucket(self) -> str:
+        if self.spec.bucket is None:
+            raise ValueError("expected a table with a bucket column")
+        return self.spec.bucket
+
+    def _find(self, keys: pl.DataFrame) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """For each key: whether it has a row, in which run, and where in it."""
+        count = keys.height
+        found = np.zeros(count, dtype=np.bool_)
+        owners = np.full(count, -1, dtype=np.int64)
+        positions = np.zeros(count, dtype=np.int64)
+        if not self.runs or not count:
+            return found, owners, positions
+        wanted = keys.select(self.spec.key)
+        hashes = hash_rows(wanted, self.spec.key)
+        open_rows = np.argsort(hashes, kind="stable")
+        for index in range(len(self.runs) - 1, -1, -1):
+            hit, where = _positions(self.runs[index], hashes[open_rows], wanted, open_rows, self.spec.key)
+            rows = open_rows[hit]
+            owners[rows] = index
+            positions[rows] = where[hit]
+            found[rows] = ~self.runs[index].rows.get_column(DELETED).to_numpy()[where[hit]]
+            open_rows = open_rows[~hit]
+            if not open_rows.size:
+                break
+        if self.spec.bucket is not None and self.low is not None and self.spec.bucket in keys.columns:
+            found &= keys.get_column(self.spec.bucket).to_numpy() >= self.low
+        return found, owners, positions
+
+    def _newest(self, condition: pl.Expr | None) -> pl.DataFrame:
+        if self.low is not None and self.spec.bucket is not None:
+            alive = pl.col(self.spec.bucket) >= self.low
+            condition = alive if condition is None else condition & alive
+        pieces = [run.rows if condition is None else run.rows.filter(condition) for run in self.runs]
+        pieces = [piece for piece in pieces if piece.height]
+        if not pieces:
+            return pl.DataFrame(schema=self.spec.schema)
+        if len(pieces) > 1:
+            newest = pl.concat(pieces).unique(subset=list(self.spec.key), keep="last", maintain_order=True)
+        else:
+            newest = pieces[0]
+        return newest.filter(~pl.col(DELETED)).select(list(self.spec.schema))
+
+    def _merged(self, runs: tuple[Run, ...], low: int | None) -> tuple[Run, ...]:
+        waiting = list(runs)
+        while len(waiting) > 1 and waiting[-2].height <= MERGE_FACTOR * waiting[-1].height:
+            newer = waiting.pop()
+            waiting[-1] = merge(self.spec, [waiting[-1], newer], low, drop_markers=len(waiting) == 1)
+        return tuple(run for run in waiting if run.height)
+
+
+def merge(spec: TableSpec, runs: Sequence[Run], low: int | None, drop_markers: bool) -> Run:
+    """One run with the newest row of each key; rows below `low` and, at the bottom, deletion markers go."""
+    rows = pl.concat([run.rows for run in runs])
+    hashes = np.concatenate([run.hashes for run in runs])
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    equal = hashes[1:] == hashes[:-1]
+    keep = np.ones(hashes.size, dtype=np.bool_)
+    if equal.any():
+        keep = _newest_of_equal(spec, rows, order, equal)
+    if spec.bucket is not None and low is not None:
+        keep &= rows.get_column(spec.bucket).to_numpy()[order] >= low
+    if drop_markers:
+        keep &= ~rows.get_column(DELETED).to_numpy()[order]
+    kept = order[keep]
+    return _as_run(spec, hashes[keep], rows[kept])
+
+
+def _newest_of_equal(
+    spec: TableSpec, rows: pl.DataFrame, order: npt.NDArray[np.int64], equal: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Among neighbours of equal hash keep each key's last row; different keys of one hash all stay."""
+    shared = np.zeros(order.size, dtype=np.bool_)
+    shared[1:] |= equal
+    shared[:-1] |= equal
+    places = np.flatnonzero(shared)
+    candidates = rows.select(spec.key)[order[places]].with_columns(pl.Series("__place", places))
+    newest = candidates.unique(subset=list(spec.key), keep="last").get_column("__place").to_numpy()
+    keep = ~shared
+    keep[newest] = True
+    return keep
+
+
+def _positions(
+    run: Run,
+    hashes: Hashes,
+    wanted: pl.DataFrame,
+    open_rows: npt.NDArray[np.int64],
+    key: tuple[str, ...],
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Where each wanted key stands in a run; neighbours of equal hash are tried one after another."""
+    where = np.searchsorted(run.hashes, hashes)
+    hit = np.zeros(hashes.size, dtype=np.bool_)
+    result = np.zeros(hashes.size, dtype=np.int64)
+    trying = np.arange(hashes.size)
+    offset = 0
+    while trying.size:
+        place = where[trying] + offset
+        inside = place < run.hashes.size
+        trying, place = trying[inside], place[inside]
+        same_hash = run.hashes[place] == hashes[trying]
+        trying, place = trying[same_hash], place[same_hash]
+        if not trying.size:
+            break
+        same = _same_keys(run.rows.select(key)[place], wanted[open_rows[trying]], key)
+        hit[trying[same]] = True
+        result[trying[same]] = place[same]
+        trying = trying[~same]
+        offset += 1
+    return hit, result
+
+
+def _same_keys(left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    same = np.ones(left.height, dtype=np.bool_)
+    for column in key:
+        same &= left.get_column(column).eq_missing(right.get_column(column)).to_numpy()
+    return same
+
+
+def _run_of(spec: TableSpec, delta: TableDelta, has_older: bool) -> Run | None:
+    pieces = []
+    if delta.deletes is not None and delta.deletes.height and has_older:
+        missing = [pl.lit(None, kind).alias(name) for name, kind in spec.schema.items() if name not in delta.deletes.columns]
+        gone = delta.deletes.with_columns(*missing, pl.lit(True).alias(DELETED))
+        pieces.append(gone.select(*spec.schema, DELETED))
+    if delta.upserts is not None and delta.upserts.height:
+        pieces.append(delta.upserts.select(*spec.schema).with_columns(pl.lit(False).alias(DELETED)))
+    if not pieces:
+        return None
+    rows = pl.concat(pieces) if len(pieces) > 1 else pieces[0]
+    hashes = hash_rows(rows, spec.key)
+    order = np.argsort(hashes, kind="stable")
+    run = _as_run(spec, hashes[order], rows[order])
+    return merge(spec, [run], None, drop_markers=False) if len(pieces) > 1 else run
+
+
+def _as_run(spec: TableSpec, hashes: Hashes, rows: pl.DataFrame) -> Run:
+    highest = rows.get_column(spec.bucket).max() if spec.bucket is not None and rows.height else None
+    return Run(hashes, rows, int(highest) if isinstance(highest, int) else None)
+
+
+def _expired(run: Run, low: int | None) -> bool:
+    return low is not None and run.highest_bucket is not None and run.highest_bucket < low
+
+
+State = Mapping[str, KeyedTable]

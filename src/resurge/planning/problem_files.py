@@ -115,8 +115,7 @@ def require_fields(
     unknown = [name for name in mapping if name not in known]
     if unknown:
         raise ProblemError(
-            f"{where} has an unknown field {shown(unknown[0])}{nearest(str(unknown[0]), known)}"
-            f" (expected {', '.join(known)})"
+            f"{where} has an unknown field {shown(unknown[0])}{nearest(str(unknown[0]), known)} (expected {', '.join(known)})"
         )
     missing = [name for name in required if name not in mapping]
     if missing:

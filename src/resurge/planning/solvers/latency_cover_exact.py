@@ -68,24 +68,39 @@ def _solve(
 def _latency_model(model: Any, graph: LatencyGraph) -> dict[int, Any]:
     """One Boolean per vertex worth cutting, and the latency recursion over whole ticks."""
     uncut = latencies(graph, ())
-    largest = max(limit for limit in (*graph.limits, 0.0) if limit != float("inf"))
-    ticks_per_unit = LARGEST_TICKS / max(largest, 1e-300)
+    ticks_per_unit = _ticks_per_unit(graph)
     delivered: dict[int, Any] = {}
     cut: dict[int, Any] = {}
     for vertex in graph.order:
-        weight = int(graph.weights[vertex] * ticks_per_unit)
+        weight = _whole_ticks(graph.weights[vertex] * ticks_per_unit)
         limit = min(graph.limits[vertex], uncut[vertex])
         before = [delivered[other] for other in graph.upstream[vertex]]
-        latency = model.new_int_var(0, int(limit * ticks_per_unit) + 1, "")
-        model.add(latency >= weight)
+        limit_ticks = max(weight, _whole_ticks(limit * ticks_per_unit))
+        latency = model.new_int_var(weight, limit_ticks, "")
         for value in before:
             model.add(latency >= weight + value)
         if not graph.downstream[vertex]:
             continue
         cut[vertex] = model.new_bool_var("")
-        delivered[vertex] = model.new_int_var(0, int(limit * ticks_per_unit) + 1, "")
+        delivered[vertex] = model.new_int_var(0, limit_ticks, "")
         model.add(delivered[vertex] >= latency).only_enforce_if(~cut[vertex])
     return cut
+
+
+def _ticks_per_unit(graph: LatencyGraph) -> float:
+    # Few ticks make small domains, which the solver likes: take the coarsest decimal scale that loses nothing.
+    largest = max((limit for limit in graph.limits if limit != float("inf")), default=1.0)
+    for digits in range(7):
+        scale = 10.0**digits
+        is_whole = all(abs(weight * scale - round(weight * scale)) < 1e-9 for weight in graph.weights)
+        if is_whole and largest * scale <= LARGEST_TICKS:
+            return scale
+    return LARGEST_TICKS / max(largest, 1e-300)
+
+
+def _whole_ticks(ticks: float) -> int:
+    # Rounding down keeps every feasible choice; a value a hair below a whole number is that number.
+    return int(ticks + 1e-6)
 
 
 def _cost_ticks(graph: LatencyGraph) -> list[int]:

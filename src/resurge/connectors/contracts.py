@@ -1,0 +1,118 @@
+"""What a source and a sink must do. Sources follow PySpark's own streaming reader contract."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import polars as pl
+
+Offset = dict[str, Any]
+
+
+class SourceLog(Protocol):
+    """A durable folder of a source's own: numbered entries, each written once."""
+
+    def create(self, number: int, content: bytes) -> bool:
+        """Write an entry if its number is free; False if it was taken."""
+
+    def read(self, number: int) -> bytes:
+        """An entry's content."""
+
+    def numbers(self) -> list[int]:
+        """The numbers of all entries, in order."""
+
+
+class StreamReader(Protocol):
+    """PySpark's `DataSourceStreamReader`, as far as Resurge calls it.
+
+    `initialOffset`, `latestOffset`, `partitions` and `commit` are called on the driver, `read` on the executors, with the
+    reader pickled. `latestOffset` may take (start, limit), as in PySpark 4.2, or nothing, as before. The same (start, end)
+    must always give the same partitions, and the same partition the same rows: an epoch may be read again.
+    """
+
+    def initialOffset(self) -> Offset:
+        """Where the stream begins."""
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Any]:
+        """The splits between two offsets."""
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """A split's rows: tuples or Arrow record batches."""
+
+    def commit(self, end: Offset) -> None:
+        """Rows up to here are never asked for again."""
+
+
+@dataclass(frozen=True)
+class ReadLimit:
+    """How much one epoch may take; None is no limit."""
+
+    max_rows: int | None = None
+
+
+class Source(ABC):
+    """Plain data that describes a source; building one opens nothing.
+
+    A reader made by one of our own sources may offer more than PySpark's contract:
+    `latest_offset(start: Offset, limit: ReadLimit) -> Offset`   instead of latestOffset, with our own limit;
+    `read_frames(partition) -> tuple[pl.DataFrame, pl.DataFrame]` instead of read: good rows, and bad rows as BAD_ROW_SCHEMA;
+    `rows_between(start, end) -> int | None`                     how many rows lie between two offsets, if cheap to know;
+    `newest_offset(start) -> Offset`                             all there is now, to show the lag;
+    `arrival_s(start, end) -> float | None`                      mean arrival time (Unix seconds) of the rows in between.
+    """
+
+    @abstractmethod
+    def schema(self) -> pl.Schema:
+        """The columns of the rows."""
+
+    @abstractmethod
+    def reader(self, log: SourceLog) -> StreamReader:
+        """A reader; `log` is a durable folder of its own, kept with the job's checkpoints."""
+
+    def signature(self) -> str:
+        """What must not change between two runs of a job."""
+        return f"{type(self).__name__}({', '.join(f'{name}: {kind}' for name, kind in self.schema().items())})"
+
+
+BAD_ROW_SCHEMA = pl.Schema({"location": pl.String, "row": pl.String, "error": pl.String})
+
+
+class StagedPart(msgspec.Struct, frozen=True):
+    """One part of a query's output of one epoch, written but not yet shown. `part` names the query partition."""
+
+    query: str
+    epoch: int
+    part: str
+    rows: int
+    location: str | None = None
+    payload: bytes | None = None
+
+
+class Sink(ABC):
+    """Where a query's committed output goes. Plain data that is pickled to the executors.
+
+    The life of an output: `stage` on an executor, possibly several times for the same (epoch, part) because an attempt may
+    be abandoned; then the engine logs the commit; then `publish` on the driver, in epoch order per part. After a crash the
+    last `publish` of a part may be repeated with the same rows: publishing twice must show them once. Nothing that was only
+    staged may ever be seen by a reader.
+    """
+
+    @abstractmethod
+    def open(self, query: str, schema: pl.Schema) -> None:
+        """On the driver, before the first epoch: check that the destination can be written; refuse with a SinkError."""
+
+    @abstractmethod
+    def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:
+        """On an executor: keep rows where `publish` will find them; `attempt` is unique to this try."""
+
+    @abstractmethod
+    def publish(self, parts: Sequence[StagedPart]) -> None:
+        """On the driver, after the commit was logged: show these parts; must be idempotent."""
+
+    def discard(self, parts: Sequence[StagedPart]) -> None:
+        """On the driver: these staged parts will never be published."""
+
+    def clean(self, query: str, committed_epoch: int) -> None:
+        """On the driver, at start: remove what earlier, abandoned attempts staged."""

@@ -111,8 +111,8 @@ class Sink(ABC):
     def publish(self, parts: Sequence[StagedPart]) -> None:
         """On the driver, after the commit was logged: show these parts; must be idempotent."""
 
-    def discard(self, parts: Sequence[StagedPart]) -> None:
+    def discard(self, parts: Sequence[StagedPart]) -> None:  # noqa: B027
         """On the driver: these staged parts will never be published."""
 
-    def clean(self, query: str, committed_epoch: int) -> None:
+    def clean(self, query: str, committed_epoch: int) -> None:  # noqa: B027
         """On the driver, at start: remove what earlier, abandoned attempts staged."""

@@ -1,7 +1,8 @@
 """Aggregates that can be computed in parts: per split before the shuffle, per epoch, and merged with what is in state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -57,93 +58,111 @@ def checked_aggregates(aggregates: Mapping[str, Aggregate], wanted_by: str) -> A
     return tuple(aggregates.items())
 
 
-def partial_columns(name: str, aggregate: Aggregate) -> tuple[str, ...]:
-    """The columns that hold an aggregate's parts."""
-    return (f"{name}__sum", f"{name}__count") if aggregate.kind == "mean" else (name,)
+class Part(NamedTuple):
+    """A column that can be merged with itself; several aggregates may share one."""
+
+    kind: str
+    column: str | None
+
+    @property
+    def name(self) -> str:
+        """The part's column name, the same for every operator."""
+        return f"{self.kind}({self.column or ''})"
+
+
+def parts_of(aggregates: Aggregates) -> list[Part]:
+    """The parts that these aggregates are computed from, each once, in order of first use."""
+    found: dict[Part, None] = {}
+    for _, aggregate in aggregates:
+        for kind in ("sum", "count") if aggregate.kind == "mean" else (aggregate.kind,):
+            found[Part(kind, aggregate.column)] = None
+    return list(found)
 
 
 def partial_schema(aggregates: Aggregates, shape: StreamShape, wanted_by: str) -> dict[str, pl.DataType]:
     """The types of the partial columns."""
-    schema: dict[str, pl.DataType] = {}
-    for name, aggregate in aggregates:
-        if aggregate.column is None:
-            schema[name] = pl.Int64()
-            continue
-        kind = shape.column(aggregate.column, wanted_by)
-        if aggregate.kind in ("sum", "mean"):
-            if not (kind.is_numeric() or kind == pl.Boolean):
-                raise TopologyError(
-                    f"{wanted_by}: {aggregate.kind} of column {aggregate.column!r} of type {kind}; expected a number: "
-                    "cast it in a map before"
-                )
-            kind = pl.Float64() if kind.is_float() else kind if kind.is_decimal() else pl.Int64()
-        for column in partial_columns(name, aggregate):
-            schema[column] = pl.Int64() if column.endswith("__count") and aggregate.kind == "mean" else kind
-    return schema
+    return {part.name: _part_type(part, shape, wanted_by) for part in parts_of(aggregates)}
+
+
+def _part_type(part: Part, shape: StreamShape, wanted_by: str) -> pl.DataType:
+    if part.column is None:
+        return pl.Int64()
+    kind = shape.column(part.column, wanted_by)
+    if part.kind == "count":
+        return pl.Int64()
+    if part.kind != "sum":
+        return kind
+    if not (kind.is_numeric() or kind == pl.Boolean):
+        raise TopologyError(
+            f"{wanted_by}: sum or mean of column {part.column!r} of type {kind}; expected a number: cast it in a map before"
+        )
+    return pl.Float64() if kind.is_float() else kind if kind.is_decimal() else pl.Int64()
 
 
 def final_schema(aggregates: Aggregates, shape: StreamShape, wanted_by: str) -> dict[str, pl.DataType]:
     """The types of the output columns."""
     partials = partial_schema(aggregates, shape, wanted_by)
-    return {name: pl.Float64() if aggregate.kind == "mean" else partials[name] for name, aggregate in aggregates}
+    return {
+        name: pl.Float64() if aggregate.kind == "mean" else partials[Part(aggregate.kind, aggregate.column).name]
+        for name, aggregate in aggregates
+    }
 
 
 def partial_expressions(aggregates: Aggregates, partials: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     """From raw rows to partial columns, inside group_by(...).agg(...); `partials` is their `partial_schema`."""
-    expressions = []
-    for name, aggregate in aggregates:
-        if aggregate.column is None:
-            expressions.append(pl.len().cast(pl.Int64).alias(name))
-        elif aggregate.kind == "sum":
-            expressions.append(pl.col(aggregate.column).cast(partials[name]).sum().alias(name))
-        elif aggregate.kind == "mean":
-            total = f"{name}__sum"
-            expressions.append(pl.col(aggregate.column).cast(partials[total]).sum().alias(total))
-            expressions.append(pl.col(aggregate.column).count().cast(pl.Int64).alias(f"{name}__count"))
-        else:
-            column = pl.col(aggregate.column)
-            expressions.append((column.min() if aggregate.kind == "min" else column.max()).alias(name))
-    return expressions
+    return [_partial(part, partials[part.name]).alias(part.name) for part in parts_of(aggregates)]
+
+
+def _partial(part: Part, kind: pl.DataType) -> pl.Expr:
+    if part.column is None:
+        return pl.len().cast(pl.Int64)
+    column = pl.col(part.column)
+    if part.kind == "count":
+        return column.count().cast(pl.Int64)
+    if part.kind == "sum":
+        # Cast first: Polars would sum small types into types of its own choice, and parts must agree everywhere.
+        return column.cast(kind).sum()
+    return column.min() if part.kind == "min" else column.max()
 
 
 def merge_expressions(aggregates: Aggregates) -> list[pl.Expr]:
     """From partial columns to partial columns, inside group_by(...).agg(...)."""
-    expressions = []
-    for name, aggregate in aggregates:
-        for column in partial_columns(name, aggregate):
-            part = pl.col(column)
-            expressions.append(part.min() if aggregate.kind == "min" else part.max() if aggregate.kind == "max" else part.sum())
-    return expressions
+    return [_merge(part) for part in parts_of(aggregates)]
+
+
+def _merge(part: Part) -> pl.Expr:
+    column = pl.col(part.name)
+    return column.min() if part.kind == "min" else column.max() if part.kind == "max" else column.sum()
 
 
 def merge_with(aggregates: Aggregates, older: str) -> list[pl.Expr]:
-    """Merge each partial column with a nullable column of the same name and a suffix, row by row."""
+    """Merge each partial column with a nullable column of the same name and the suffix `older`, row by row."""
     expressions = []
-    for name, aggregate in aggregates:
-        for column in partial_columns(name, aggregate):
-            new, old = pl.col(column), pl.col(column + older)
-            if aggregate.kind == "min":
-                expressions.append(pl.min_horizontal(new, old).alias(column))
-            elif aggregate.kind == "max":
-                expressions.append(pl.max_horizontal(new, old).alias(column))
-            else:
-                # A sum over nulls only is 0 in Polars, so a missing older part adds nothing.
-                expressions.append((old.fill_null(0) + new).alias(column))
+    for part in parts_of(aggregates):
+        new, old = pl.col(part.name), pl.col(part.name + older)
+        if part.kind == "min":
+            merged = pl.min_horizontal(new, old)
+        elif part.kind == "max":
+            merged = pl.max_horizontal(new, old)
+        else:
+            # A sum over nulls only is 0 in Polars, so a missing older part adds nothing.
+            merged = old.fill_null(0) + new
+        expressions.append(merged.alias(part.name))
     return expressions
 
 
 def final_expressions(aggregates: Aggregates) -> list[pl.Expr]:
     """From partial columns to output columns."""
-    expressions = []
-    for name, aggregate in aggregates:
-        if aggregate.kind == "mean":
-            parts = pl.col(f"{name}__sum").cast(pl.Float64) / pl.col(f"{name}__count")
-            expressions.append(pl.when(pl.col(f"{name}__count") > 0).then(parts).alias(name))
-        else:
-            expressions.append(pl.col(name))
-    return expressions
+    return [_final(aggregate).alias(name) for name, aggregate in aggregates]
 
 
-def all_partial_columns(aggregates: Aggregates) -> Sequence[str]:
+def _final(aggregate: Aggregate) -> pl.Expr:
+    if aggregate.kind != "mean":
+        return pl.col(Part(aggregate.kind, aggregate.column).name)
+    rows = pl.col(Part("count", aggregate.column).name)
+    return pl.when(rows > 0).then(pl.col(Part("sum", aggregate.column).name).cast(pl.Float64) / rows)
+
+
+def all_partial_columns(aggregates: Aggregates) -> list[str]:
     """Every partial column, in order."""
-    return [column for name, aggregate in aggregates for column in partial_columns(name, aggregate)]
+    return [part.name for part in parts_of(aggregates)]

@@ -13,10 +13,14 @@ from resurge.operators.state import State, TableDelta, TableSpec
 
 @dataclass(frozen=True)
 class EpochContext:
-    """What an operator may know of the epoch: its number and the watermark of its input when the epoch began."""
+    """What an operator may know of the epoch: its number, and its input's watermark when the epoch began and when it ended.
+
+    Rows are judged late by the watermark at the beginning; what is due by the watermark at the end is closed in this epoch.
+    """
 
     epoch: int
     watermark_us: int | None
+    closing_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,6 @@ class StatefulOperator(Operator):
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Take one epoch's input of one partition; the state is not changed, the outcome says how it changes."""
 
-    def watermark_delay_us(self) -> int | None:
-        """How far the output's event time may lie behind the input's watermark of the epoch before; None: not at all."""
-        return None
+    def watermark_delay_us(self) -> int:
+        """How far the output's event time may lie behind the input's watermark."""
+        return 0

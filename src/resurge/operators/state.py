@@ -48,7 +48,8 @@ class Run:
     hashes: Hashes
     rows: pl.DataFrame
     highest_bucket: int | None = None
-    name: str | None = field(default=None, compare=False)
+    local: str | None = field(default=None, compare=False)
+    durable: str | None = field(default=None, compare=False)
 
     @property
     def height(self) -> int:

@@ -1,0 +1,156 @@
+"""What a file source writes to its log: which rows of which files make a batch, and in which splits."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from resurge.connectors.contracts import SourceLog
+from resurge.connectors.locations import FoundFile, fingerprint, stat_file
+from resurge.errors import SourceError
+
+MAXIMUM_SPLIT_ROWS = 250_000
+MINIMUM_CUT_ROWS = 25_000
+
+
+class FileRange(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive rows of one file. A range of a text file has bytes and lines too; `row_end` None: rows not counted."""
+
+    path: str
+    size_bytes: int
+    version: str
+    fingerprint: int
+    modified_s: float
+    row_start: int
+    row_end: int | None
+    byte_start: int
+    byte_end: int
+    line_start: int
+    line_end: int
+    is_last: bool
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows, if counted."""
+        return None if self.row_end is None else self.row_end - self.row_start
+
+    @property
+    def weight(self) -> int:
+        """How much work the range is: the rows of a Parquet file, the bytes of a text file."""
+        return self.byte_end - self.byte_start or self.rows or 0
+
+
+Split = tuple[FileRange, ...]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One log entry: the splits of a batch. Splits are logged, so a replay has the same ones whatever the options are by then."""
+
+    splits: tuple[Split, ...]
+
+    @property
+    def ranges(self) -> list[FileRange]:
+        """All ranges in order."""
+        return [part for split in self.splits for part in split]
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """A batch as a log entry."""
+    return msgspec.json.encode(batch)
+
+
+def read_batch(log: SourceLog, number: int, what: str) -> Batch:
+    """A logged batch, or an error that names the entry."""
+    try:
+        return msgspec.json.decode(log.read(number), type=Batch)
+    except (msgspec.DecodeError, OSError, KeyError) as error:
+        raise SourceError(
+            f"entry {number} of the log of {what} cannot be read ({error}); expected the list of files of that batch: "
+            "restore the checkpoint folder, or start the job in a new one"
+        ) from error
+
+
+def plan_splits(ranges: Sequence[FileRange], splits: int, *, can_cut: bool) -> tuple[Split, ...]:
+    """Group small ranges and cut large ones, so that an epoch has about as many splits as asked for; order is kept."""
+    total = sum(part.weight for part in ranges)
+    target = max(1, -(-total // splits))
+    cut_rows = min(MAXIMUM_SPLIT_ROWS, max(target, MINIMUM_CUT_ROWS))
+    pieces = [piece for part in ranges for piece in (_cut(part, cut_rows) if can_cut else [part])]
+    groups: list[list[FileRange]] = []
+    weight = 0
+    for piece in pieces:
+        if not groups or weight + piece.weight > target:
+            groups.append([])
+            weight = 0
+        groups[-1].append(piece)
+        weight += piece.weight
+    return tuple(tuple(group) for group in groups)
+
+
+def _cut(part: FileRange, rows: int) -> Iterable[FileRange]:
+    """A counted range in pieces of about equal size, none larger than `rows`."""
+    if part.row_end is None or part.weight <= rows:
+        return [part]
+    pieces = -(-part.weight // rows)
+    bounds = [part.row_start + part.weight * index // pieces for index in range(pieces + 1)]
+    return [
+        msgspec.structs.replace(part, row_start=first, row_end=last, is_last=part.is_last and last == part.row_end)
+        for first, last in pairwise(bounds)
+    ]
+
+
+def check_unchanged(part: FileRange) -> None:
+    """Refuse a file that is not what it was when it was logged."""
+    now = stat_file(part.path)
+    if now is None:
+        raise SourceError(
+            f"{part.path} has vanished since it was logged; expected a file of {part.size_bytes} bytes: put it back, "
+            "the epoch that reads it cannot be run without it"
+        )
+    if now.size_bytes != part.size_bytes:
+        raise changed_error(part.path, part.size_bytes, now.size_bytes)
+    if now.version != part.version and fingerprint(now) != part.fingerprint:
+        raise SourceError(
+            f"{part.path} has other content than when it was logged, though it still has {part.size_bytes} bytes: "
+            "put the old file back, and give new data a new name"
+        )
+
+
+def changed_error(path: str, logged_bytes: int, size_bytes: int) -> SourceError:
+    """A file that grew or shrank."""
+    verb = "shrank" if size_bytes < logged_bytes else "grew"
+    return SourceError(
+        f"{path} {verb} from {logged_bytes} to {size_bytes} bytes since it was logged; expected files that do not change: "
+        "put the old file back; write new files under a name ending in .tmp and rename them when complete"
+    )
+
+
+def range_of(file: FoundFile) -> FileRange:
+    """All of a file, not yet counted."""
+    return FileRange(
+        path=file.path,
+        size_bytes=file.size_bytes,
+        version=file.version,
+        fingerprint=fingerprint(file),
+        modified_s=file.modified_s,
+        row_start=0,
+        row_end=None,
+        byte_start=0,
+        byte_end=file.size_bytes,
+        line_start=0,
+        line_end=0,
+        is_last=True,
+    )
+
+
+def rest_of(part: FileRange) -> FileRange:
+    """What is left of a file after a counted range."""
+    return msgspec.structs.replace(
+        part,
+        row_start=part.row_end or 0,
+        row_end=None,
+        byte_start=part.byte_end,
+        byte_end=part.size_bytes,
+        line_start=part.line_end,
+        is_last=True,
+    )

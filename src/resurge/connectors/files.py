@@ -1,0 +1,290 @@
+"""Files that keep arriving in a folder or a glob: Parquet, CSV or JSON lines. Each file is taken exactly once."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Literal, cast
+
+import polars as pl
+
+from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
+from resurge.connectors.csv_files import is_csv_type, read_csv
+from resurge.connectors.file_ranges import (
+    MAXIMUM_SPLIT_ROWS,
+    MINIMUM_CUT_ROWS,
+    Batch,
+    FileRange,
+    Split,
+    changed_error,
+    check_unchanged,
+    encode_batch,
+    plan_splits,
+    range_of,
+    read_batch,
+    rest_of,
+)
+from resurge.connectors.frames import BadRow, bad_frame, refuse_bad_rows
+from resurge.connectors.json_lines import is_json_type, read_json_lines
+from resurge.connectors.locations import FoundFile, list_files, plain_location
+from resurge.connectors.parquet_files import cut_parquet, parquet_rows, parquet_schema, read_parquet
+from resurge.connectors.text_records import cut_text
+from resurge.errors import ResurgeError, SourceError, TopologyError
+
+FileFormat = Literal["parquet", "csv", "jsonl"]
+BadRows = Literal["fail", "route"]
+SUFFIXES: dict[str, FileFormat] = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+LARGE_TEXT_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class FileSource(Source):
+    """A folder or glob of files of one format; `files` makes one."""
+
+    location: str
+    format: FileFormat
+    columns: pl.Schema
+    max_rows_per_epoch: int | None = None
+    max_files_per_epoch: int | None = None
+    bad_rows: BadRows = "fail"
+    has_header: bool = True
+    splits: int = 4
+
+    def schema(self) -> pl.Schema:
+        return self.columns
+
+    def reader(self, log: SourceLog) -> "FileReader":
+        return FileReader(self, log)
+
+    def signature(self) -> str:
+        return f"{self.format} {super().signature()}"
+
+
+def files(
+    location: str | os.PathLike[str],
+    format: FileFormat | None = None,
+    schema: pl.Schema | dict[str, Any] | None = None,
+    *,
+    max_rows_per_epoch: int | None = None,
+    max_files_per_epoch: int | None = None,
+    bad_rows: BadRows = "fail",
+    has_header: bool = True,
+    splits: int = 4,
+) -> FileSource:
+    """Files that keep arriving, in order of modification time, then name. The format follows from the suffix if not given.
+
+    Names that begin with "_" or "." or end with ".tmp" or ".staged" are ignored: write a file under such a name and rename it.
+    A malformed CSV or JSON row fails the job, or with bad_rows="route" goes to the side output.
+    """
+    where = plain_location(location)
+    chosen = format or _format_of(where)
+    if chosen not in SUFFIXES.values():
+        raise TopologyError(f"the format of {where} is {chosen!r}; expected 'parquet', 'csv' or 'jsonl'")
+    if bad_rows not in ("fail", "route"):
+        raise TopologyError(f"bad_rows of {where} is {bad_rows!r}; expected 'fail' or 'route'")
+    bounds = {"max_rows_per_epoch": max_rows_per_epoch, "max_files_per_epoch": max_files_per_epoch, "splits": splits}
+    for name, value in bounds.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise TopologyError(f"{name} of {where} is {value!r}; expected a whole number of at least 1")
+    columns = pl.Schema(schema) if schema is not None else _inferred_schema(where, chosen)
+    _check_types(where, chosen, columns)
+    return FileSource(where, chosen, columns, max_rows_per_epoch, max_files_per_epoch, bad_rows, has_header, splits)
+
+
+def _format_of(location: str) -> FileFormat:
+    for suffix, known in SUFFIXES.items():
+        if location.lower().endswith(suffix):
+            return known
+    raise TopologyError(
+        f"the format of {location} cannot be told from its name; expected a suffix out of {', '.join(SUFFIXES)}: "
+        "pass format='parquet', 'csv' or 'jsonl'"
+    )
+
+
+def _inferred_schema(location: str, file_format: FileFormat) -> pl.Schema:
+    if file_format != "parquet":
+        raise TopologyError(f"{location} is {file_format} and has no schema of its own: pass schema={{'column': pl.Int64, ...}}")
+    try:
+        return parquet_schema(list_files(location)[0].path)
+    except (IndexError, SourceError) as error:
+        raise TopologyError(
+            f"{location} has no readable Parquet file yet to take the schema from ({error}): pass schema=..."
+        ) from error
+
+
+def _check_types(location: str, file_format: FileFormat, columns: pl.Schema) -> None:
+    if not columns:
+        raise TopologyError(f"the schema of {location} has no columns; expected at least one")
+    fits = {"csv": is_csv_type, "jsonl": is_json_type}.get(file_format)
+    for name, kind in columns.items():
+        if fits is not None and not fits(kind):
+            raise TopologyError(
+                f"column {name!r} of {location} is {kind}, which {file_format} cannot hold: "
+                "read it as String and convert it in a map"
+            )
+
+
+class FileReader:
+    """Reads a FileSource. Offset {"batch": n} is the end of log entry n, and entry n says which rows of which files it has."""
+
+    def __init__(self, source: FileSource, log: SourceLog) -> None:
+        self.source = source
+        self.name = f"files({source.location})"
+        self._log: SourceLog | None = log
+        self._taken: dict[str, FileRange] = {}
+        self._batches: dict[int, Batch] = {}
+        self._footer_rows: dict[tuple[str, str], int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors only read splits: the log and what was taken stay on the driver."""
+        return {"source": self.source, "name": self.name, "_log": None, "_taken": {}, "_batches": {}, "_footer_rows": {}}
+
+    def initialOffset(self) -> Offset:
+        return {"batch": 0}
+
+    def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """The next batch: as logged if it is, else made of the files that are there now, and logged."""
+        self._load_log()
+        number = int(start["batch"]) + 1
+        if number not in self._batches:
+            ranges = self._next_ranges(limit)
+            if not ranges:
+                return start
+            batch = Batch(plan_splits(ranges, self.source.splits, can_cut=self.source.format == "parquet"))
+            if not self._driver_log().create(number, encode_batch(batch)):
+                batch = read_batch(self._driver_log(), number, self.name)  # another driver was faster: go on from its batch
+            self._remember(number, batch)
+        return {"batch": number}
+
+    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
+        """PySpark's name for the same."""
+        return self.latest_offset(start, ReadLimit(getattr(limit, "max_rows", None)))
+
+    def newest_offset(self, start: Offset) -> Offset:
+        """All there is now; rows that are not in a batch yet are in "unread_rows" (None: not cheap to know)."""
+        self._load_log()
+        rests, new = self._waiting()
+        unread: int | None = 0
+        if self.source.format == "parquet":
+            unread = sum(self._rows(part) - part.row_start for part in rests) + sum(self._rows(file) for file in new)
+        elif rests or new:
+            unread = None
+        return {"batch": max(self._batches, default=0), "unread_rows": unread}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Split]:
+        return [split for batch in self._between(start, end) for split in batch.splits if split]
+
+    def read_frames(self, partition: Split) -> tuple[pl.DataFrame, pl.DataFrame]:
+        good: list[pl.DataFrame] = []
+        bad: list[BadRow] = []
+        for part in partition:
+            check_unchanged(part)
+            frame, refused = self._read_range(part)
+            good.append(frame)
+            bad.extend(refused)
+        refused_rows = bad_frame(bad)
+        if self.source.bad_rows == "fail":
+            refuse_bad_rows(refused_rows)
+        return pl.concat(good) if good else pl.DataFrame(schema=self.source.columns), refused_rows
+
+    def read(self, partition: Split) -> Iterator[Any]:
+        return iter(self.read_frames(partition)[0].to_arrow().to_batches())
+
+    def commit(self, end: Offset) -> None:
+        """Files are kept: who wrote them decides when they go."""
+
+    def rows_between(self, start: Offset, end: Offset) -> int | None:
+        counts = [part.rows for batch in self._between(start, end) for part in batch.ranges]
+        counts.append(end.get("unread_rows", 0))
+        return None if None in counts else sum(cast(list[int], counts))
+
+    def arrival_s(self, start: Offset, end: Offset) -> float | None:
+        """A file's rows arrive when it was last written."""
+        weighted = [(part.modified_s, max(1, part.weight)) for batch in self._between(start, end) for part in batch.ranges]
+        total = sum(weight for _, weight in weighted)
+        return sum(modified_s * weight for modified_s, weight in weighted) / total if total else None
+
+    def _read_range(self, part: FileRange) -> tuple[pl.DataFrame, list[BadRow]]:
+        try:
+            if self.source.format == "parquet":
+                return read_parquet(part, self.source.columns), []
+            if self.source.format == "csv":
+                return read_csv(part, self.source.columns, has_header=self.source.has_header)
+            return read_json_lines(part, self.source.columns)
+        except ResurgeError:
+            raise
+        except OSError as error:
+            raise SourceError(f"{part.path} cannot be read: {error}; make it readable and run the job again") from error
+
+    def _next_ranges(self, limit: ReadLimit) -> list[FileRange]:
+        """The rows that come next, within the limits; a file's rest comes before any new file."""
+        bounds = [bound for bound in (limit.max_rows, self.source.max_rows_per_epoch) if bound is not None]
+        rows_left = min(bounds) if bounds else None
+        rests, new = self._waiting()
+        ranges: list[FileRange] = []
+        for part in islice(chain(rests, map(range_of, new)), self.source.max_files_per_epoch):
+            taken = self._cut(part, rows_left)
+            ranges.extend(taken)
+            if rows_left is not None:
+                rows_left -= sum(piece.rows or 0 for piece in taken)
+                if rows_left <= 0:
+                    break
+        return ranges
+
+    def _cut(self, part: FileRange, max_rows: int | None) -> list[FileRange]:
+        if self.source.format == "parquet":
+            return [cut_parquet(part, self._rows(part), max_rows)]
+        if max_rows is None and part.byte_end - part.byte_start <= LARGE_TEXT_BYTES:
+            return [part]
+        piece_rows = MAXIMUM_SPLIT_ROWS if max_rows is None else max(MINIMUM_CUT_ROWS, -(-max_rows // self.source.splits))
+        pieces: list[FileRange] = []
+        while not pieces or not pieces[-1].is_last:
+            wanted = piece_rows if max_rows is None else min(piece_rows, max_rows - sum(piece.rows or 0 for piece in pieces))
+            if wanted <= 0:
+                break
+            rest = rest_of(pieces[-1]) if pieces else part
+            pieces.append(cut_text(rest, wanted, cast(Any, self.source.format), has_header=self._has_header()))
+        return pieces
+
+    def _has_header(self) -> bool:
+        return self.source.format == "csv" and self.source.has_header
+
+    def _waiting(self) -> tuple[list[FileRange], list[FoundFile]]:
+        """What is not in any batch yet: rests of files, then new files in order of arrival."""
+        new: list[FoundFile] = []
+        for file in list_files(self.source.location):
+            taken = self._taken.get(file.path)
+            if taken is None:
+                new.append(file)
+            elif taken.size_bytes != file.size_bytes:
+                raise changed_error(file.path, taken.size_bytes, file.size_bytes)
+        return [rest_of(part) for part in self._taken.values() if not part.is_last], new
+
+    def _rows(self, file: FileRange | FoundFile) -> int:
+        """A Parquet file's rows; its footer is read once."""
+        key = (file.path, file.version)
+        if key not in self._footer_rows:
+            self._footer_rows[key] = parquet_rows(file.path)
+        return self._footer_rows[key]
+
+    def _between(self, start: Offset, end: Offset) -> list[Batch]:
+        self._load_log()
+        numbers = range(int(start["batch"]) + 1, int(end["batch"]) + 1)
+        for number in numbers:
+            if number not in self._batches:
+                self._remember(number, read_batch(self._driver_log(), number, self.name))
+        return [self._batches[number] for number in numbers]
+
+    def _driver_log(self) -> SourceLog:
+        if self._log is None:
+            raise SourceError(f"{self.name} was asked on an executor what to read; only the driver plans: call read there")
+        return self._log
+
+    def _load_log(self) -> None:
+        if not self._batches:
+            for number in self._driver_log().numbers():
+                self._remember(number, read_batch(self._driver_log(), number, self.name))
+
+    def _remember(self, number: int, batch: Batch) -> None:
+        self._batches[number] = batch
+        self._taken.update({part.path: part for part in batch.ranges})

@@ -1,0 +1,98 @@
+"""JSON-lines files: decoded at once to the schema's types; line by line only where a line does not fit."""
+
+import datetime
+import decimal
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+import polars as pl
+
+from resurge.connectors.file_ranges import FileRange
+from resurge.connectors.frames import BadRow, conform
+from resurge.connectors.locations import read_bytes
+from resurge.connectors.text_records import BYTE_ORDER_MARK, records_of
+
+_INTEGER_BITS = {pl.Int8: 8, pl.Int16: 16, pl.Int32: 32, pl.Int64: 64}
+_UNSIGNED_BITS = {pl.UInt8: 8, pl.UInt16: 16, pl.UInt32: 32, pl.UInt64: 64}
+_PYTHON_TYPES: dict[type[pl.DataType], Any] = {
+    pl.Boolean: bool,
+    pl.Float32: float,
+    pl.Float64: float,
+    pl.String: str,
+    pl.Binary: bytes,
+    pl.Date: datetime.date,
+    pl.Datetime: datetime.datetime,
+    pl.Time: datetime.time,
+    pl.Duration: datetime.timedelta,
+    pl.Decimal: decimal.Decimal,
+}
+
+
+def is_json_type(kind: Any) -> bool:
+    """Whether a JSON value can be decoded to a type."""
+    if isinstance(kind, pl.List):
+        return is_json_type(kind.inner)
+    if isinstance(kind, pl.Struct):
+        return all(is_json_type(field.dtype) for field in kind.fields)
+    return type(kind) in _PYTHON_TYPES or type(kind) in _INTEGER_BITS or type(kind) in _UNSIGNED_BITS
+
+
+def read_json_lines(part: FileRange, schema: pl.Schema) -> tuple[pl.DataFrame, list[BadRow]]:
+    """A range's good rows and bad rows. A field that is missing is null, one that is not in the schema is ignored."""
+    data = read_bytes(part.path, part.byte_start, part.byte_end)
+    if part.byte_start == 0:
+        data = data.removeprefix(BYTE_ORDER_MARK)
+    decoder = _decoder(tuple(schema.items()))
+    try:
+        return _frame(decoder.decode_lines(data), schema), []
+    except (msgspec.MsgspecError, UnicodeDecodeError, pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
+        return _read_line_by_line(decoder, data, part, schema)
+
+
+def _read_line_by_line(
+    decoder: "msgspec.json.Decoder[Any]", data: bytes, part: FileRange, schema: pl.Schema
+) -> tuple[pl.DataFrame, list[BadRow]]:
+    good, bad = [], []
+    for record in records_of(data, part.line_start + 1, "jsonl"):
+        if record.fields == 0:
+            continue
+        try:
+            row = decoder.decode(record.content)
+            _frame([row], schema)
+        except Exception as error:
+            bad.append(BadRow(f"{part.path}:{record.line}", record.text, str(error)))
+        else:
+            good.append(row)
+    return _frame(good, schema), bad
+
+
+def _frame(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
+    columns = [
+        pl.Series(name, [getattr(row, f"column_{index}") for row in rows], dtype=kind, strict=True)
+        for index, (name, kind) in enumerate(schema.items())
+    ]
+    return conform(pl.DataFrame(columns), schema)
+
+
+@cache
+def _decoder(columns: tuple[tuple[str, pl.DataType], ...]) -> "msgspec.json.Decoder[Any]":
+    """A decoder of one row; fields have numbered names, for a column may have any name."""
+    fields = [(f"column_{index}", _python_type(kind) | None, None) for index, (_, kind) in enumerate(columns)]
+    names = {f"column_{index}": name for index, (name, _) in enumerate(columns)}
+    return msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=names, gc=False))
+
+
+def _python_type(kind: Any) -> Any:
+    if type(kind) in _INTEGER_BITS:
+        bound = 2 ** (_INTEGER_BITS[type(kind)] - 1)
+        return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
+    if type(kind) in _UNSIGNED_BITS:
+        return Annotated[int, msgspec.Meta(ge=0)]
+    if isinstance(kind, pl.List):
+        return list[_python_type(kind.inner) | None]  # type: ignore[misc]
+    if isinstance(kind, pl.Struct):
+        fields = {field.name: _python_type(field.dtype) | None for field in kind.fields}
+        return TypedDict("Nested", fields, total=False)  # type: ignore[operator]
+    return _PYTHON_TYPES[type(kind)]

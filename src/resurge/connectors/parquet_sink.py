@@ -1,0 +1,243 @@
+"""A folder of Parquet files in which a reader only ever sees committed epochs."""
+
+import errno
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+from resurge.connectors.contracts import Sink, StagedPart
+from resurge.connectors.locations import filesystem, is_local, plain_location
+from resurge.errors import SinkError
+
+STAGING = "_staging"
+OWNER_FILE = "_query.json"
+STAGED_SUFFIX = ".parquet.staged"
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,119}")
+
+
+class _Folder(Protocol):
+    """What the sink asks of a file system; every path is below the sink's own."""
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file so that it survives a crash of the machine."""
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content, or None."""
+
+    def move(self, source: str, target: str) -> None:
+        """Show a file under its final name, whole or not at all."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+
+    def names(self, path: str) -> list[str]:
+        """The files of a folder; none if it is missing."""
+
+
+@dataclass(frozen=True)
+class ParquetSink(Sink):
+    """Writes `<path>/epoch=<epoch>/<part>.parquet`, staged first as `<path>/_staging/<epoch>.<attempt>.<part>.parquet.staged`.
+
+    One path belongs to one query, unless folder_per_query gives each its own subfolder. A part without rows has no file.
+    On this machine a file appears by atomic rename; on an object store by a copy, which such stores show only when whole.
+    """
+
+    path: str | os.PathLike[str]
+    folder_per_query: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", plain_location(self.path))
+
+    def open(self, query: str, schema: pl.Schema) -> None:
+        root, folder = self._root(query), self._folder()
+        with _clear_errors(f"write to {root}"):
+            probe = f"{root}/{STAGING}/probe"
+            folder.write(probe, b"")
+            folder.remove(probe)
+            self._take_ownership(query, root, folder)
+
+    def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:
+        for name, what in ((part, "a part"), (attempt, "an attempt")):
+            _safe(name, what)
+        if not frame.height:
+            return StagedPart(query, int(epoch), part, 0)
+        name = f"{int(epoch)}.{attempt}.{part}{STAGED_SUFFIX}"
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        path = f"{self._root(query)}/{STAGING}/{name}"
+        with _clear_errors(f"stage {path}"):
+            self._folder().write(path, buffer.getvalue())
+        return StagedPart(query, int(epoch), part, frame.height, location=name)
+
+    def publish(self, parts: Sequence[StagedPart]) -> None:
+        for part in parts:
+            if part.location is not None:
+                self._publish_one(part)
+
+    def discard(self, parts: Sequence[StagedPart]) -> None:
+        for part in parts:
+            if part.location is not None:
+                with _clear_errors(f"remove what was staged for {part.query}"):
+                    self._folder().remove(self._staged(part))
+
+    def clean(self, query: str, committed_epoch: int) -> None:
+        """Remove what was staged after the committed epoch, and what of a committed epoch is shown already."""
+        root, folder = self._root(query), self._folder()
+        with _clear_errors(f"clean {root}/{STAGING}"):
+            for name in folder.names(f"{root}/{STAGING}"):
+                epoch, _, part = name.removesuffix(STAGED_SUFFIX).split(".") if _is_staged_name(name) else ("", "", "")
+                if epoch and (int(epoch) > committed_epoch or folder.exists(f"{root}/epoch={epoch}/{part}.parquet")):
+                    folder.remove(f"{root}/{STAGING}/{name}")
+
+    def _publish_one(self, part: StagedPart) -> None:
+        folder, staged = self._folder(), self._staged(part)
+        shown = f"{self._root(part.query)}/epoch={int(part.epoch)}/{_safe(part.part, 'a part')}.parquet"
+        with _clear_errors(f"publish {shown}"):
+            if folder.exists(shown):
+                folder.remove(staged)
+                return
+            if not folder.exists(staged):
+                raise SinkError(
+                    f"{shown} cannot be published: {staged} is gone; expected the {part.rows} rows staged there: "
+                    "restore that file, or start the job in a new folder"
+                )
+            folder.move(staged, shown)
+
+    def _staged(self, part: StagedPart) -> str:
+        if part.location is None or not _is_staged_name(part.location):
+            raise SinkError(f"a staged part is at {part.location!r}; expected a file name as `stage` makes it")
+        return f"{self._root(part.query)}/{STAGING}/{part.location}"
+
+    def _take_ownership(self, query: str, root: str, folder: "_Folder") -> None:
+        """Two queries in one folder would mix: the first one owns it."""
+        content = folder.read(f"{root}/{OWNER_FILE}")
+        if content is None:
+            folder.write(f"{root}/{OWNER_FILE}", json.dumps({"query": query}).encode())
+            return
+        try:
+            owner = json.loads(content)["query"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SinkError(f"{root}/{OWNER_FILE} is damaged ({error}); remove it if only query {query!r} writes here") from error
+        if owner != query:
+            raise SinkError(
+                f"{root} belongs to query {owner!r}, but query {query!r} also writes there: give it another path, "
+                "or give both folder_per_query=True"
+            )
+
+    def _root(self, query: str) -> str:
+        return f"{self.path}/{_safe(query, 'a query')}" if self.folder_per_query else str(self.path)
+
+    def _folder(self) -> _Folder:
+        return _LocalFolder() if is_local(str(self.path)) else _RemoteFolder(filesystem(str(self.path)))
+
+
+def _safe(name: Any, what: str) -> str:
+    if not isinstance(name, str) or _SAFE_NAME.fullmatch(name) is None:
+        raise SinkError(
+            f"{what} is called {name!r}; expected 1 to 120 letters, digits, '_' or '-', beginning with a letter or digit: "
+            "it becomes part of a file name"
+        )
+    return name
+
+
+def _is_staged_name(name: str) -> bool:
+    fields = name.removesuffix(STAGED_SUFFIX).split(".")
+    return (
+        name.endswith(STAGED_SUFFIX)
+        and len(fields) == 3
+        and fields[0].isdigit()
+        and all(_SAFE_NAME.fullmatch(field) for field in fields)
+    )
+
+
+@contextmanager
+def _clear_errors(action: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "the disk is full: make room" if full else "make the folder writable"
+        raise SinkError(f"could not {action}: {error}; nothing of it is visible; {remedy} and run the job again") from error
+
+
+class _LocalFolder:
+    def write(self, path: str, content: bytes) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with target.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
+
+    def read(self, path: str) -> bytes | None:
+        return Path(path).read_bytes() if Path(path).exists() else None
+
+    def move(self, source: str, target: str) -> None:
+        folder = Path(target).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        Path(source).rename(target)
+        _fsync_folder(folder)
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def names(self, path: str) -> list[str]:
+        return sorted(os.listdir(path)) if Path(path).is_dir() else []
+
+
+def _fsync_folder(folder: Path) -> None:
+    """A rename survives a crash only once its folder is on disk too."""
+    for path in (folder, folder.parent):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class _RemoteFolder:
+    file_system: Any
+
+    def write(self, path: str, content: bytes) -> None:
+        self.file_system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self.file_system.pipe_file(path, content)
+
+    def read(self, path: str) -> bytes | None:
+        return self.file_system.cat_file(path) if self.exists(path) else None
+
+    def move(self, source: str, target: str) -> None:
+        self.file_system.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self.file_system.mv(source, target)
+
+    def exists(self, path: str) -> bool:
+        self.file_system.invalidate_cache()
+        return bool(self.file_system.exists(path))
+
+    def remove(self, path: str) -> None:
+        if self.exists(path):
+            self.file_system.rm_file(path)
+
+    def names(self, path: str) -> list[str]:
+        self.file_system.invalidate_cache()
+        if not self.file_system.exists(path):
+            return []
+        return sorted(name.rpartition("/")[2] for name in self.file_system.ls(path, detail=False))

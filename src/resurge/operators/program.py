@@ -1,0 +1,217 @@
+"""From a topology to what runs: levels of nodes joined by exchanges.
+
+A node is an operator on one branch: a union disappears, and a stateless operator after it stands once per branch.
+Operators joined by same-key streams share a level (`chained`), or each stands below its input (not chained), which lets
+every operator be placed on a node of its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from resurge.model.operator import Operator, StreamShape
+from resurge.model.topology import Topology
+from resurge.operators.base import StatefulOperator, StatelessOperator
+from resurge.operators.combining import Combiner, shared
+from resurge.operators.stateless import BadRows, SourceOperator, Transform, Union
+
+Delays = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator on one branch, at its level; `parent` is the node it reads directly, if it has no key."""
+
+    number: int
+    operator: Operator
+    level: int
+    parent: int | None
+    kept_key: tuple[str, ...] | None
+    delays: Delays
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it has partitions of its own."""
+        return isinstance(self.operator, StatefulOperator)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Rows (or combined parts) of one node, cut by key group, on their way to operators of a later level."""
+
+    number: int
+    node: int
+    to_level: int
+    key: tuple[str, ...]
+    shape: StreamShape
+    combiner: Combiner | None
+    consumers: tuple[str, ...]
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns that travel."""
+        return self.combiner.schema(self.shape) if self.combiner else self.shape.schema
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Where one input of a keyed operator comes from: exchanges and nodes of the same task, in a fixed order."""
+
+    exchanges: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled topology."""
+
+    topology: Topology
+    nodes: tuple[Node, ...]
+    exchanges: tuple[Exchange, ...]
+    feeds: dict[str, tuple[Feed, ...]]
+    query_nodes: dict[str, tuple[int, ...]]
+    chained: bool
+    levels: int = field(default=1)
+
+    def at_level(self, level: int) -> list[Node]:
+        """The nodes of a level, upstream first."""
+        return [node for node in self.nodes if node.level == level]
+
+    def stateful(self) -> list[Node]:
+        """The nodes that have partitions."""
+        return [node for node in self.nodes if node.is_stateful]
+
+    def shape(self, node: int) -> StreamShape:
+        """The shape of a node's output."""
+        return self.topology.shapes[self.nodes[node].operator.name]
+
+    def producers(self, operator: str) -> set[str]:
+        """The keyed operators that feed this one directly (through stateless operators); sources are left out."""
+        found: set[str] = set()
+        for feed in self.feeds[operator]:
+            for number in (*(self.exchanges[index].node for index in feed.exchanges), *feed.nodes):
+                owner = self.owner(number)
+                if owner is not None:
+                    found.add(owner)
+        return found
+
+    def owner(self, number: int) -> str | None:
+        """The keyed operator in whose task a node runs; None for a source's."""
+        node = self.nodes[number]
+        while not node.is_stateful:
+            if node.parent is None:
+                return None
+            node = self.nodes[node.parent]
+        return node.operator.name
+
+    def partitioned_operators(self) -> list[str]:
+        """Names of keyed operators, upstream first."""
+        return [node.operator.name for node in self.nodes if node.is_stateful]
+
+
+def compile_topology(topology: Topology, *, chained: bool = True) -> Program:
+    """Assign levels and make exchanges."""
+    compiler = _Compiler(topology, chained)
+    for operator in topology.operators.values():
+        compiler.add(operator)
+    return compiler.finish()
+
+
+class _Compiler:
+    def __init__(self, topology: Topology, chained: bool) -> None:
+        self.topology = topology
+        self.chained = chained
+        self.nodes: list[Node] = []
+        self.branches: dict[str, list[int]] = {}
+        self.exchanges: dict[tuple[object, ...], Exchange] = {}
+        self.feeds: dict[str, tuple[Feed, ...]] = {}
+
+    def add(self, operator: Operator) -> None:
+        """Add one operator; its inputs are there already."""
+        if isinstance(operator, SourceOperator):
+            self.branches[operator.name] = [self._node(operator, 0, None, None, ((operator.name, operator.watermark_us),))]
+        elif isinstance(operator, Union):
+            self.branches[operator.name] = [number for name in operator.inputs for number in self.branches[name]]
+        elif isinstance(operator, StatelessOperator | BadRows):
+            self.branches[operator.name] = [self._stateless(operator, parent) for parent in self.branches[operator.inputs[0]]]
+        else:
+            self.branches[operator.name] = [self._stateful(operator)]
+
+    def finish(self) -> Program:
+        """Number the exchanges and share combiners between windows over the same stream."""
+        merged = _shared_exchanges(self.exchanges.values())
+        number_of = {old: new for new, (_, olds) in enumerate(merged) for old in olds}
+        exchanges = tuple(replace(exchange, number=index) for index, (exchange, _) in enumerate(merged))
+        feeds = {
+            name: tuple(replace(feed, exchanges=tuple(number_of[index] for index in feed.exchanges)) for feed in given)
+            for name, given in self.feeds.items()
+        }
+        queries = {query.name: tuple(self.branches[query.operator]) for query in self.topology.queries.values()}
+        levels = 1 + max(node.level for node in self.nodes)
+        return Program(self.topology, tuple(self.nodes), exchanges, feeds, queries, self.chained, levels)
+
+    def _node(self, operator: Operator, level: int, parent: int | None, key: tuple[str, ...] | None, delays: Delays) -> int:
+        self.nodes.append(Node(len(self.nodes), operator, level, parent, key, delays))
+        return len(self.nodes) - 1
+
+    def _stateless(self, operator: Operator, parent: int) -> int:
+        above = self.nodes[parent]
+        keeps = isinstance(operator, Transform) and operator.kind == "filter"
+        return self._node(operator, above.level, parent, above.kept_key if keeps else None, above.delays)
+
+    def _stateful(self, operator: Operator) -> int:
+        keys = operator.keys() or ()
+        level = 0
+        for name, key in zip(operator.inputs, keys, strict=True):
+            for number in self.branches[name]:
+                level = max(level, self.nodes[number].level + (0 if self._is_local(number, key) else 1))
+        feeds = []
+        delays: dict[str, int] = {}
+        for name, key in zip(operator.inputs, keys, strict=True):
+            exchanges, locals_ = [], []
+            for number in self.branches[name]:
+                for source, delay in self.nodes[number].delays:
+                    delays[source] = max(delays.get(source, 0), delay)
+                if self._is_local(number, key) and self.nodes[number].level == level:
+                    locals_.append(number)
+                else:
+                    exchanges.append(self._exchange(number, level, key, operator))
+            feeds.append(Feed(tuple(exchanges), tuple(locals_)))
+        self.feeds[operator.name] = tuple(feeds)
+        extra = operator.watermark_delay_us() if isinstance(operator, StatefulOperator) else 0
+        output = self.topology.shapes[operator.name].schema
+        kept = keys[0] if all(key == keys[0] for key in keys) and all(column in output for column in keys[0]) else None
+        return self._node(operator, level, None, kept, tuple((source, delay + extra) for source, delay in delays.items()))
+
+    def _is_local(self, number: int, key: tuple[str, ...]) -> bool:
+        return self.chained and self.nodes[number].level > 0 and self.nodes[number].kept_key == key
+
+    def _exchange(self, number: int, level: int, key: tuple[str, ...], operator: Operator) -> int:
+        shape = self.topology.shapes[self.nodes[number].operator.name]
+        make = getattr(operator, "combiner", None)
+        combiner: Combiner | None = make(shape) if make is not None else None
+        identity = (number, level, key, combiner, operator.name if combiner else None)
+        if identity not in self.exchanges:
+            self.exchanges[identity] = Exchange(len(self.exchanges), number, level, key, shape, combiner, (operator.name,))
+        else:
+            known = self.exchanges[identity]
+            if operator.name not in known.consumers:
+                self.exchanges[identity] = replace(known, consumers=(*known.consumers, operator.name))
+        return self.exchanges[identity].number
+
+
+def _shared_exchanges(exchanges: Iterable[Exchange]) -> list[tuple[Exchange, list[int]]]:
+    """Exchanges that combine the same stream by the same key and time become one."""
+    groups: dict[tuple[object, ...], list[Exchange]] = {}
+    for exchange in exchanges:
+        combiner = exchange.combiner
+        how = None if combiner is None else (combiner.time, combiner.pane_us is None)
+        groups.setdefault((exchange.node, exchange.to_level, exchange.key, how), []).append(exchange)
+    merged = []
+    for group in groups.values():
+        consumers = tuple(dict.fromkeys(name for exchange in group for name in exchange.consumers))
+        combiners = [exchange.combiner for exchange in group if exchange.combiner is not None]
+        combiner = shared(combiners) if combiners else None
+        merged.append((replace(group[0], consumers=consumers, combiner=combiner), [exchange.number for exchange in group]))
+    return merged

@@ -1,0 +1,142 @@
+"""Operators without state: sources, transforms and unions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from resurge.errors import JobError, TopologyError
+from resurge.model.operator import Determinism, Operator, StreamShape
+from resurge.operators.base import EpochContext, StatelessOperator
+
+FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
+TRANSFORMS = ("map", "filter", "flat_map")
+
+
+@dataclass(frozen=True)
+class SourceOperator(Operator):
+    """Where rows enter; `source` is a connector, of which operators know the schema only."""
+
+    source: Any
+    schema: pl.Schema
+    event_time: str | None = None
+    watermark_us: int = 0
+    routes_bad_rows: bool = False
+
+    @property
+    def determinism(self) -> Determinism:
+        """A logged epoch can be read again."""
+        return Determinism.REPEATABLE
+
+    def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
+        """The connector's schema."""
+        shape = StreamShape(self.schema, self.event_time)
+        if self.event_time is not None:
+            _check_time(shape, self.event_time, f"source {self.name!r}")
+        return shape
+
+    def signature(self) -> str:
+        """The connector's own signature."""
+        return f"Source({self.source.signature()}; {self.event_time})"
+
+
+@dataclass(frozen=True)
+class BadRows(Operator):
+    """The malformed rows of a source, as a stream of their own."""
+
+    schema: pl.Schema
+
+    @property
+    def determinism(self) -> Determinism:
+        """As the source."""
+        return Determinism.REPEATABLE
+
+    def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
+        """Where the row stood, its text, and what was wrong."""
+        return StreamShape(self.schema, None)
+
+
+@dataclass(frozen=True)
+class Transform(StatelessOperator):
+    """map, filter or flat_map: a function on a table, or Polars expressions."""
+
+    kind: str
+    function: FrameFunction | None
+    expressions: tuple[pl.Expr, ...] = ()
+    schema: pl.Schema | None = None
+    event_time: str | None = None
+    deterministic: bool = True
+
+    @property
+    def determinism(self) -> Determinism:
+        """Repeatable unless the user says that the function is not deterministic."""
+        return Determinism.REPEATABLE if self.deterministic else Determinism.ARBITRARY
+
+    def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
+        """What the function makes of an empty table, or the schema that the user gave."""
+        (given,) = inputs
+        described = f"{self.kind} {self.name!r}"
+        schema = self.schema if self.schema is not None else self._inferred(given.schema, described)
+        time = self.event_time or given.event_time
+        shape = StreamShape(schema, time if time in schema else None)
+        if self.event_time is not None:
+            _check_time(shape, self.event_time, described)
+        return shape
+
+    def _inferred(self, schema: pl.Schema, described: str) -> pl.Schema:
+        try:
+            return self._run(pl.DataFrame(schema=schema)).schema
+        except Exception as error:
+            raise TopologyError(
+                f"{described} fails on an empty table with columns {', '.join(schema)}: {_first_line(error)}; "
+                "expected an operation that fits these columns, or pass schema=..."
+            ) from error
+
+    def apply(self, frame: pl.DataFrame, context: EpochContext) -> pl.DataFrame:
+        """The transformed rows."""
+        return self._run(frame)
+
+    def _run(self, frame: pl.DataFrame) -> pl.DataFrame:
+        if self.function is not None:
+            made = self.function(frame)
+            if not isinstance(made, pl.DataFrame):
+                raise JobError(f"{self.kind} {self.name!r} returned {type(made).__name__}; expected a polars.DataFrame")
+            return made
+        return frame.filter(*self.expressions) if self.kind == "filter" else frame.select(*self.expressions)
+
+
+@dataclass(frozen=True)
+class Union(Operator):
+    """All rows of several streams of the same schema, in the order of the streams."""
+
+    @property
+    def determinism(self) -> Determinism:
+        """Adds nothing of its own."""
+        return Determinism.REPEATABLE
+
+    def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
+        """The common schema; the event time where all agree."""
+        first = inputs[0]
+        for name, other in zip(self.inputs[1:], inputs[1:], strict=True):
+            if other.schema != first.schema:
+                raise TopologyError(
+                    f"union {self.name!r}: {name!r} has {_columns(other.schema)}, but {self.inputs[0]!r} has "
+                    f"{_columns(first.schema)}; expected the same columns: align them with a map before"
+                )
+        agreed = all(other.event_time == first.event_time for other in inputs)
+        return StreamShape(first.schema, first.event_time if agreed else None)
+
+
+def _check_time(shape: StreamShape, column: str, described: str) -> None:
+    kind = shape.column(column, described)
+    if kind.base_type() != pl.Datetime:
+        raise TopologyError(f"{described}: event time {column!r} is {kind}; expected Datetime: convert it in a map and name it there")
+
+
+def _columns(schema: pl.Schema) -> str:
+    return "(" + ", ".join(f"{name}: {kind}" for name, kind in schema.items()) + ")"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,32 @@
+"""What a user may choose about a run."""
+
+import tempfile
+from dataclasses import dataclass, field
+
+from resurge.errors import JobError
+from resurge.runtime.driver.session import default_local_root
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a topology is run; the defaults suit a laptop."""
+
+    checkpoint_url: str | None = None
+    interval_s: float = 1.0
+    checkpoint_interval: int = 10
+    checkpoints_kept: int = 2
+    max_rows_per_epoch: int | None = None
+    chained: bool = True
+    local_root: str = field(default_factory=default_local_root)
+
+    def __post_init__(self) -> None:
+        if self.interval_s < 0:
+            raise JobError(f"the interval is {self.interval_s} s; expected 0 (as fast as possible) or more")
+        if self.checkpoint_interval < 0:
+            raise JobError(f"checkpoint_interval is {self.checkpoint_interval}; expected 0 (never) or a number of epochs")
+        if self.checkpoints_kept < 1:
+            raise JobError(f"checkpoints_kept is {self.checkpoints_kept}; expected at least 1")
+
+    def url(self) -> str:
+        """Where the job is kept; a temporary folder unless the user named a place."""
+        return self.checkpoint_url or tempfile.mkdtemp(prefix="resurge-job-")

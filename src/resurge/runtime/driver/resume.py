@@ -1,0 +1,71 @@
+"""What a driver finds when it starts: the last trusted checkpoint and the epochs after it."""
+
+from dataclasses import dataclass, field
+
+from resurge.connectors.contracts import Offset
+from resurge.errors import CorruptFileError
+from resurge.protocols.checkpoint import CheckpointRecord, candidates
+from resurge.runtime.storage.checkpoint_store import CheckpointManifest, read_manifest, verify
+from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.storage.journal import CheckpointPublished, EpochCommitted, EpochPlanned, Record
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """From where a job goes on."""
+
+    checkpoint: CheckpointManifest | None
+    planned: list[EpochPlanned] = field(default_factory=list)
+    committed: dict[int, EpochCommitted] = field(default_factory=dict)
+    published: list[CheckpointRecord] = field(default_factory=list)
+    reached: dict[str, Offset] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def checkpoint_epoch(self) -> int:
+        """The epoch that the restored state is of; 0 is the empty state."""
+        return self.checkpoint.epoch if self.checkpoint else 0
+
+    @property
+    def committed_epoch(self) -> int:
+        """The last epoch whose output was decided."""
+        return max(self.committed, default=self.checkpoint_epoch)
+
+
+def resumption(store: DurableStore, records: list[Record]) -> Resumption:
+    """Read the journal's facts and choose the newest checkpoint whose files are whole."""
+    published = [CheckpointRecord(r.epoch, r.manifest, r.checksum) for r in records if isinstance(r, CheckpointPublished)]
+    warnings: list[str] = []
+    checkpoint, trusted = _newest_whole(store, published, warnings)
+    since = checkpoint.epoch if checkpoint else 0
+    plans = {record.epoch: record for record in records if isinstance(record, EpochPlanned)}
+    commits = {record.epoch: record for record in records if isinstance(record, EpochCommitted)}
+    after = [plans[epoch] for epoch in sorted(plans) if epoch > since]
+    _refuse_gap(store, since, [plan.epoch for plan in after])
+    reached = dict(checkpoint.reached) if checkpoint else {}
+    return Resumption(checkpoint, after, {e: c for e, c in commits.items() if e > since}, trusted, reached, warnings)
+
+
+def _newest_whole(
+    store: DurableStore, published: list[CheckpointRecord], warnings: list[str]
+) -> tuple[CheckpointManifest | None, list[CheckpointRecord]]:
+    ordered = candidates(published)
+    for index, record in enumerate(ordered):
+        try:
+            manifest = read_manifest(store, record)
+            verify(store, manifest)
+        except CorruptFileError as error:
+            instead = f"the checkpoint of epoch {ordered[index + 1].epoch}" if index + 1 < len(ordered) else "the beginning of the job"
+            warnings.append(f"checkpoint of epoch {record.epoch} cannot be used: {error}; going back to {instead}")
+            continue
+        return manifest, ordered[index:]
+    return None, []
+
+
+def _refuse_gap(store: DurableStore, since: int, epochs: list[int]) -> None:
+    """After a checkpoint the journal must go on with the very next epoch, or input would be lost."""
+    if epochs and epochs != list(range(since + 1, since + 1 + len(epochs))):
+        raise CorruptFileError(
+            f"the journal at {store.url} has epochs {epochs[0]} to {epochs[-1]}, but the newest usable state is of epoch {since}; "
+            "expected the epochs in between: restore the checkpoint files from a copy, or start a new job"
+        )

@@ -1,0 +1,69 @@
+"""A Spark session set up for epochs: loopback for local masters, quiet, and with cheap Python tasks."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resurge.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER = "local[*]"
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether driver and nodes all run here, so that nothing needs to listen on another address."""
+    return master.startswith("local") or "127.0.0.1" in master or "localhost" in master
+
+
+def open_session(master: str = LOCAL_MASTER, name: str = "resurge", settings: dict[str, str] | None = None) -> "SparkSession":
+    """Start Spark, or find the session that runs already."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    if is_on_this_machine(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (_settings(master) | (settings or {})).items():
+        builder = builder.config(key, value)
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise JobError(
+            f"Spark did not start on {master!r}: {reason}; expected Java 17 or newer and a master that can be reached "
+            "(make setup looks after Java)"
+        ) from error
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _settings(master: str) -> dict[str, str]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        # Loopback sockets cost a delayed acknowledgement in each direction of each task.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        "spark.locality.wait": "0",
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.spill.compress": "false",
+        "spark.broadcast.compress": "false",
+        "spark.rdd.compress": "false",
+        "spark.task.maxFailures": "1",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if is_on_this_machine(master):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings
+
+
+def default_local_root() -> str:
+    """Where nodes keep their local store: memory-backed where the machine has that, else the temporary folder."""
+    shared_memory = Path("/dev/shm")
+    return str(shared_memory) if shared_memory.is_dir() and os.access(shared_memory, os.W_OK) else tempfile.gettempdir()

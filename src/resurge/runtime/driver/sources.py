@@ -1,0 +1,116 @@
+"""The driver's side of the sources: readers, offsets, splits, lag."""
+
+import pickle
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from resurge.connectors.contracts import Offset, ReadLimit
+from resurge.connectors.reading import latest_offset
+from resurge.errors import ResurgeError, SourceError
+from resurge.model.topology import Topology
+from resurge.operators.stateless import SourceOperator
+from resurge.runtime.storage import paths
+from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.storage.journal import EpochPlanned
+from resurge.runtime.worker.messages import Split
+
+
+@dataclass(frozen=True)
+class StoredSourceLog:
+    """A source's own log in the durable store."""
+
+    store: DurableStore
+    source: str
+
+    def create(self, number: int, content: bytes) -> bool:
+        """Write an entry if its number is free."""
+        return self.store.create(paths.source_entry(self.source, number), content)
+
+    def read(self, number: int) -> bytes:
+        """An entry's content."""
+        return self.store.read(paths.source_entry(self.source, number))
+
+    def numbers(self) -> list[int]:
+        """The numbers of all entries."""
+        found = (paths.number_of(name) for name in self.store.names(paths.source_folder(self.source)))
+        return sorted(number for number in found if number is not None)
+
+
+class Sources:
+    """All sources of a topology, as the driver sees them."""
+
+    def __init__(self, topology: Topology, store: DurableStore) -> None:
+        self.readers: dict[str, Any] = {}
+        for operator in topology.operators.values():
+            if isinstance(operator, SourceOperator):
+                self.readers[operator.name] = operator.source.reader(StoredSourceLog(store, operator.name))
+        self.reached: dict[str, Offset] = {}
+
+    def initial(self) -> dict[str, Offset]:
+        """Where every source begins."""
+        return {name: self._told(name, reader.initialOffset) for name, reader in self.readers.items()}
+
+    def next_offsets(self, reached: dict[str, Offset], limit: int | None) -> dict[str, tuple[Offset, Offset]]:
+        """What the next epoch reads of each source."""
+        return {
+            name: (reached[name], self._told(name, latest_offset, reader, reached[name], ReadLimit(limit)))
+            for name, reader in self.readers.items()
+        }
+
+    def splits(self, planned: EpochPlanned) -> list[Split]:
+        """The splits of an epoch, in the fixed order: source by name, then the reader's own order."""
+        found = []
+        for name in sorted(planned.offsets):
+            start, end = planned.offsets[name]
+            if start == end:
+                continue
+            for index, partition in enumerate(self._told(name, self.readers[name].partitions, start, end)):
+                found.append(Split(name, planned.epoch, index, pickle.dumps(partition)))
+        return found
+
+    def arrival_s(self, offsets: dict[str, tuple[Offset, Offset]]) -> float:
+        """Mean arrival time of an epoch's rows where a source knows it, else now."""
+        times = []
+        for name, (start, end) in offsets.items():
+            tell = getattr(self.readers[name], "arrival_s", None)
+            if tell is not None and start != end:
+                times.append(tell(start, end))
+        known = [value for value in times if value is not None]
+        return sum(known) / len(known) if known else time.time()
+
+    def lag_rows(self, reached: dict[str, Offset]) -> int | None:
+        """How many rows wait, where all sources can tell."""
+        total = 0
+        for name, reader in self.readers.items():
+            newest, count = getattr(reader, "newest_offset", None), getattr(reader, "rows_between", None)
+            if newest is None or count is None:
+                return None
+            waiting = count(reached[name], newest(reached[name]))
+            if waiting is None:
+                return None
+            total += waiting
+        return total
+
+    def commit(self, reached: dict[str, Offset]) -> None:
+        """Tell the sources what will never be read again."""
+        for name, reader in self.readers.items():
+            if name in reached:
+                reader.commit(reached[name])
+
+    def stop(self) -> None:
+        """Let go of what readers hold."""
+        for reader in self.readers.values():
+            stop = getattr(reader, "stop", None)
+            if stop is not None:
+                stop()
+
+    def _told(self, name: str, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except ResurgeError:
+            raise
+        except Exception as error:
+            raise SourceError(
+                f"source {name!r} failed: {type(error).__name__}: {error}; nothing was lost: run again to resume when it is mended"
+            ) from error

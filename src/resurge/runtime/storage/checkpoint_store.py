@@ -1,0 +1,81 @@
+"""Global checkpoints in the durable store: manifests with checksums, and the segments that they name."""
+
+import zlib
+from collections.abc import Iterable
+
+import msgspec
+
+from resurge.connectors.contracts import Offset
+from resurge.errors import CorruptFileError
+from resurge.protocols.checkpoint import CheckpointRecord
+from resurge.runtime.storage import paths
+from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.storage.runs import RunRef, SavedState
+
+
+class CheckpointManifest(msgspec.Struct, frozen=True):
+    """A global checkpoint: every partition's state at the end of one epoch, and how far the sources were read then."""
+
+    epoch: int
+    generation: int
+    watermarks_us: dict[str, int]
+    reached: dict[str, Offset]
+    partitions: dict[str, SavedState]
+
+    def references(self) -> list[RunRef]:
+        """Every run that the checkpoint consists of."""
+        found = []
+        for state in self.partitions.values():
+            for table in state.values():
+                found += [RunRef.decode(run.durable, run.highest_bucket) for run in table.runs if run.durable]
+        return found
+
+    def segments(self) -> set[str]:
+        """The files that the checkpoint needs."""
+        return {reference.segment for reference in self.references()}
+
+
+def publish(store: DurableStore, manifest: CheckpointManifest) -> CheckpointRecord:
+    """Write a manifest; it counts once the journal names it."""
+    content = msgspec.json.encode(manifest)
+    name = paths.checkpoint_manifest(manifest.epoch, manifest.generation)
+    store.create(name, content)
+    return CheckpointRecord(manifest.epoch, name, zlib.crc32(content))
+
+
+def read_manifest(store: DurableStore, record: CheckpointRecord) -> CheckpointManifest:
+    """A published manifest, checked."""
+    try:
+        content = store.read(record.manifest)
+    except FileNotFoundError as error:
+        raise CorruptFileError(f"{store.path(record.manifest)} is missing") from error
+    if zlib.crc32(content) != record.checksum:
+        raise CorruptFileError(f"{store.path(record.manifest)} does not fit its checksum: the file is torn or was altered")
+    return msgspec.json.decode(content, type=CheckpointManifest)
+
+
+def verify(store: DurableStore, manifest: CheckpointManifest) -> None:
+    """Read every run of a checkpoint and compare its checksum; names the first file that does not fit."""
+    by_segment: dict[str, list[RunRef]] = {}
+    for reference in manifest.references():
+        by_segment.setdefault(reference.segment, []).append(reference)
+    for segment, references in by_segment.items():
+        try:
+            content = memoryview(store.read(segment))
+        except FileNotFoundError as error:
+            raise CorruptFileError(f"{store.path(segment)} is missing") from error
+        for reference in references:
+            piece = content[reference.offset : reference.offset + reference.length]
+            if len(piece) != reference.length or zlib.crc32(piece) != reference.checksum:
+                raise CorruptFileError(f"{store.path(segment)} does not fit its checksum: the file is torn or was altered")
+
+
+def forget(store: DurableStore, dropped: Iterable[CheckpointRecord], kept: Iterable[CheckpointManifest], before_epoch: int) -> None:
+    """Delete dropped manifests, then segments that no kept checkpoint needs and that are older than the newest one."""
+    needed = {segment for manifest in kept for segment in manifest.segments()}
+    for record in dropped:
+        store.remove(record.manifest)
+    for name in store.names(paths.CHECKPOINT_DATA):
+        epoch = paths.number_of(name)
+        if epoch is not None and epoch < before_epoch and name not in needed:
+            store.remove(name)

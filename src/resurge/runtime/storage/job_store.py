@@ -1,0 +1,87 @@
+"""What must stay the same for the life of a job, written once when it begins."""
+
+import msgspec
+
+from resurge.errors import CorruptFileError, IncompatibleJobError
+from resurge.model.topology import Topology
+from resurge.operators.base import StatefulOperator
+from resurge.operators.hashing import fingerprint
+from resurge.operators.stateless import SourceOperator
+from resurge.runtime.storage import paths
+from resurge.runtime.storage.durable import DurableStore
+
+
+class JobIdentity(msgspec.Struct, frozen=True):
+    """The fixed part of a job: what its state and logs were written by."""
+
+    topology: str
+    key_groups: int
+    hash_fingerprint: str
+    operators: dict[str, str]
+    tables: dict[str, dict[str, str]]
+
+
+def identity_of(topology: Topology) -> JobIdentity:
+    """What this topology would fix."""
+    kept = {
+        name: operator.signature()
+        for name, operator in topology.operators.items()
+        if isinstance(operator, StatefulOperator | SourceOperator)
+    }
+    tables = {
+        name: {table: spec.signature() for table, spec in operator.tables([topology.shapes[i] for i in operator.inputs]).items()}
+        for name, operator in topology.operators.items()
+        if isinstance(operator, StatefulOperator)
+    }
+    return JobIdentity(topology.name, topology.key_groups, fingerprint(), kept, tables)
+
+
+def read_identity(store: DurableStore) -> JobIdentity | None:
+    """The job that lives in a store, if any."""
+    if not store.exists(paths.JOB):
+        return None
+    try:
+        return msgspec.json.decode(store.read(paths.JOB), type=JobIdentity)
+    except msgspec.DecodeError as error:
+        raise CorruptFileError(f"{store.path(paths.JOB)} cannot be read: {error}; restore it from a copy, or start a new job") from error
+
+
+def claim(store: DurableStore, topology: Topology) -> None:
+    """Record a new job, or refuse a topology that does not fit the job that is there."""
+    wanted = identity_of(topology)
+    if store.create(paths.JOB, msgspec.json.encode(wanted)):
+        return
+    known = read_identity(store)
+    if known is not None:
+        refuse_difference(known, wanted, store.url)
+
+
+def refuse_difference(known: JobIdentity, wanted: JobIdentity, url: str) -> None:
+    """Say the first thing that differs, what is expected and what to do."""
+    advice = f"restore the old one, or start a new job with another checkpoint URL than {url}"
+    if known.topology != wanted.topology:
+        raise IncompatibleJobError(f"the topology is called {wanted.topology!r}, but the checkpointed job {known.topology!r}: {advice}")
+    if known.key_groups != wanted.key_groups:
+        raise IncompatibleJobError(
+            f"the topology asks for {wanted.key_groups} key groups, but its checkpoint has {known.key_groups}; "
+            f"key groups are fixed for the life of a job: {advice}"
+        )
+    missing = sorted(set(known.operators) - set(wanted.operators))
+    added = sorted(set(wanted.operators) - set(known.operators))
+    if missing or added:
+        raise IncompatibleJobError(
+            f"sources and stateful operators have changed (gone: {', '.join(missing) or 'none'}; new: {', '.join(added) or 'none'}); "
+            f"expected the same names: {advice}"
+        )
+    for name, signature in known.operators.items():
+        if signature != wanted.operators[name]:
+            raise IncompatibleJobError(f"operator {name!r} was {signature} and is now {wanted.operators[name]}: {advice}")
+        if known.tables.get(name) != wanted.tables.get(name):
+            raise IncompatibleJobError(
+                f"operator {name!r} has another state schema: {wanted.tables.get(name)}; its checkpoint has {known.tables.get(name)}: {advice}"
+            )
+    if known.hash_fingerprint != wanted.hash_fingerprint:
+        raise IncompatibleJobError(
+            "keys hash differently than when the job began (another version of Polars?); expected the version that began it: "
+            f"install that one, or start a new job with another checkpoint URL than {url}"
+        )

@@ -1,0 +1,44 @@
+"""The layout of the durable store and of a node's local store, spelled here and nowhere else."""
+
+JOB = "job.json"
+JOURNAL = "journal"
+CHECKPOINTS = "checkpoints"
+CHECKPOINT_DATA = "checkpoints/data"
+SOURCES = "sources"
+TELEMETRY = "telemetry.jsonl"
+
+
+def journal_entry(number: int) -> str:
+    """A journal record."""
+    return f"{JOURNAL}/{number:012d}.json"
+
+
+def checkpoint_manifest(epoch: int, generation: int) -> str:
+    """The manifest of a global checkpoint."""
+    return f"{CHECKPOINTS}/{epoch:012d}-{generation:06d}.json"
+
+
+def checkpoint_segment(epoch: int, attempt: str, slot: int) -> str:
+    """Runs that one slot saved at one checkpoint."""
+    return f"{CHECKPOINT_DATA}/{epoch:012d}-{attempt}-{slot:05d}.runs"
+
+
+def source_entry(source: str, number: int) -> str:
+    """An entry of a source's own log."""
+    return f"{SOURCES}/{source}/{number:012d}.json"
+
+
+def source_folder(source: str) -> str:
+    """The folder of a source's own."""
+    return f"{SOURCES}/{source}"
+
+
+def local_segment(epoch: int, attempt: str, slot: int) -> str:
+    """Runs and manifests that one slot wrote in one epoch attempt."""
+    return f"{epoch:012d}-{attempt}-{slot:05d}.runs"
+
+
+def number_of(path: str) -> int | None:
+    """The number that a file name begins with, or None for a file that is not ours."""
+    stem = path.rsplit("/", 1)[-1].split(".")[0].split("-")[0]
+    return int(stem) if stem.isdigit() else None

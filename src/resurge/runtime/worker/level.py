@@ -1,0 +1,301 @@
+"""One slot at one level of one job: read or receive, run the operators, send or stage, save the new state."""
+
+import pickle
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from resurge.connectors.contracts import Sink
+from resurge.connectors.reading import read_split
+from resurge.errors import BadRowError, JobError, ResurgeError
+from resurge.operators.base import Batch, EpochContext, StatefulOperator, StatelessOperator
+from resurge.operators.combining import Combiner
+from resurge.operators.program import Node, Program
+from resurge.operators.stateless import BadRows, SourceOperator
+from resurge.runtime.worker.messages import EpochWork, JobPlan, PartitionReport, SlotReport, Split
+from resurge.runtime.worker.packets import Inbox, PacketWriter, combined, merge_maxima, send
+from resurge.runtime.worker.partitions import PartitionStates, node_store
+
+_encode = msgspec.msgpack.encode
+
+
+@dataclass(frozen=True)
+class JobCode:
+    """What every task of a job needs and that does not change from epoch to epoch."""
+
+    program: Program
+    readers: Mapping[str, Any]
+    sinks: Mapping[str, Sink]
+
+
+class LevelTask:
+    """Runs one slot at one level."""
+
+    def __init__(self, code: JobCode, plan: JobPlan, slot: int, level: int, packets: Iterable[bytes] = ()) -> None:
+        self.code = code
+        self.program = code.program
+        self.plan = plan
+        self.slot = slot
+        self.level = level
+        self.inbox = Inbox(packets)
+        self.report = SlotReport(slot, level)
+        self.writers = [PacketWriter() for _ in plan.slots]
+        self.maxima_us: dict[int, dict[str, int]] = {}
+        self.is_last = level == self.program.levels - 1
+        self.targets = self._targets()
+        self.queries = _queries_by_node(self.program)
+
+    def run(self) -> list[bytes]:
+        """Packets for the next level, one per slot; at the last level, the reports of all levels."""
+        started = time.process_time()
+        merge_maxima(self.maxima_us, self.inbox.maxima_us)
+        if not any(msgspec.msgpack.decode(report, type=SlotReport).failure for report in self.inbox.reports):
+            self._attempt()
+        self.report.cpu_s = time.process_time() - started
+        self.report.maxima_us = self.maxima_us
+        reports = [*self.inbox.reports, _encode(self.report)]
+        if self.is_last:
+            return reports
+        return [
+            writer.finish(self.slot, self.maxima_us, reports if target == 0 else []) for target, writer in enumerate(self.writers)
+        ]
+
+    def _attempt(self) -> None:
+        try:
+            if self.level == 0:
+                self._read()
+            else:
+                self._process()
+            for frame in [] if self.is_last else self.inbox.forwarded(self.program.exchanges, self.level):
+                self._forward(frame)
+        except ResurgeError as error:
+            self.report.failure = (type(error).__name__, str(error))
+        except Exception as error:
+            self.report.failure = ("JobError", f"level {self.level}: {type(error).__name__}: {error}")
+
+    def _read(self) -> None:
+        work = self.plan.slots[self.slot]
+        if work.expired:
+            node_store(self.plan.local_root, work.node).remove(work.expired)
+        epochs = {epoch.epoch: epoch for epoch in self.plan.epochs}
+        for split in work.splits:
+            self._read_split(split, epochs[split.epoch])
+
+    def _read_split(self, split: Split, epoch: EpochWork) -> None:
+        source = self.program.topology.operators[split.source]
+        if not isinstance(source, SourceOperator):
+            raise JobError(f"{split.source!r} is not a source")
+        good, bad = read_split(self.code.readers[split.source], pickle.loads(split.partition), source.schema)
+        good, bad = _without_time(good, bad, source)
+        self.report.rows_read += good.height
+        self.report.bad_rows += bad.height
+        self._note_time(good, source, epoch.epoch)
+        frames: dict[int, pl.DataFrame] = {}
+        for node in self.program.at_level(0):
+            if node.operator.name == split.source:
+                frames[node.number] = good
+            elif isinstance(node.operator, BadRows):
+                if node.operator.inputs[0] == split.source:
+                    frames[node.number] = bad
+            elif node.parent in frames:
+                frames[node.number] = self._applied(node, frames[node.parent], epoch)
+        self._deliver(frames, epoch, split.index)
+
+    def _note_time(self, frame: pl.DataFrame, source: SourceOperator, epoch: int) -> None:
+        if source.event_time is None or not frame.height:
+            return
+        highest = frame.select(pl.col(source.event_time).dt.epoch("us").max()).item()
+        merge_maxima(self.maxima_us, {epoch: {source.name: highest}})
+
+    def _process(self) -> None:
+        nodes = self.program.at_level(self.level)
+        names = {node.operator.name for node in nodes}
+        work = [item for item in self.plan.slots[self.slot].partitions if item.operator in names]
+        states = PartitionStates(self.program, self.plan, self.slot, self.level)
+        reports: dict[tuple[str, int], PartitionReport] = {}
+        for item in work:
+            states.load(item)
+            reports[item.operator, item.key_group] = PartitionReport(item.operator, item.key_group, "", [])
+        groups = sorted({item.key_group for item in work})
+        for epoch in self.plan.epochs:
+            for group in groups:
+                self._process_group(nodes, group, epoch, states, reports)
+        states.save(reports)
+        self.report.partitions = list(reports.values())
+
+    def _process_group(
+        self,
+        nodes: list[Node],
+        group: int,
+        epoch: EpochWork,
+        states: PartitionStates,
+        reports: dict[tuple[str, int], PartitionReport],
+    ) -> None:
+        frames: dict[int, pl.DataFrame] = {}
+        batches: dict[object, Batch] = {}
+        for node in nodes:
+            if isinstance(node.operator, StatefulOperator):
+                key = (node.operator.name, group)
+                if key in reports:
+                    started = time.process_time()
+                    frames[node.number] = self._advance(node.operator, node, group, epoch, states, reports[key], frames, batches)
+                    reports[key].cpu_s += time.process_time() - started
+            elif node.parent in frames:
+                frames[node.number] = self._applied(node, frames[node.parent], epoch)
+        self._deliver(frames, epoch, group)
+
+    def _advance(
+        self,
+        operator: StatefulOperator,
+        node: Node,
+        group: int,
+        epoch: EpochWork,
+        states: PartitionStates,
+        report: PartitionReport,
+        frames: dict[int, pl.DataFrame],
+        batches: dict[object, Batch],
+    ) -> pl.DataFrame:
+        """Let one partition take one epoch."""
+        inputs = [self._batch(operator, index, group, epoch, frames, batches) for index in range(len(operator.inputs))]
+        state = states.states[operator.name, group]
+        try:
+            outcome = operator.process(state, inputs, self._context(node, epoch))
+        except ResurgeError:
+            raise
+        except Exception as error:
+            raise JobError(
+                f"operator {operator.name!r} failed in epoch {epoch.epoch}, key group {group}: {type(error).__name__}: {error}"
+            ) from error
+        states.states[operator.name, group] = {
+            name: table.apply(outcome.changes[name]) if name in outcome.changes else table for name, table in state.items()
+        }
+        report.rows_in += sum(batch.frame.height for batch in inputs)
+        report.rows_out += outcome.output.height
+        report.late_rows += outcome.late_rows
+        return outcome.output
+
+    def _batch(
+        self,
+        operator: StatefulOperator,
+        index: int,
+        group: int,
+        epoch: EpochWork,
+        frames: dict[int, pl.DataFrame],
+        batches: dict[object, Batch],
+    ) -> Batch:
+        """One input of one partition; operators that read the same exchange share it."""
+        feed = self.program.feeds[operator.name][index]
+        if feed in batches:
+            return batches[feed]
+        shape = self.program.topology.shapes[operator.inputs[index]]
+        combiner: Combiner | None = operator.combiner(shape) if hasattr(operator, "combiner") else None
+        pieces: list[pl.DataFrame] = []
+        for number in feed.exchanges:
+            pieces += self.inbox.rows(number, epoch.epoch, group)
+        for number in feed.nodes:
+            if number in frames:
+                pieces.append(combiner.combine(frames[number], shape) if combiner else frames[number])
+        if feed.exchanges:
+            schema = self.program.exchanges[feed.exchanges[0]].schema
+        else:
+            schema = combiner.schema(shape) if combiner else shape.schema
+        batch = Batch(schema, tuple(pieces))
+        if not feed.nodes:
+            batches[feed] = batch
+        return batch
+
+    def _applied(self, node: Node, frame: pl.DataFrame, epoch: EpochWork) -> pl.DataFrame:
+        operator = node.operator
+        if not isinstance(operator, StatelessOperator):
+            raise JobError(f"operator {operator.name!r} cannot be applied to a table")
+        try:
+            made = operator.apply(frame, self._context(node, epoch))
+        except Exception as error:
+            raise JobError(f"operator {operator.name!r} failed in epoch {epoch.epoch}: {type(error).__name__}: {error}") from error
+        wanted = self.program.topology.shapes[operator.name].schema
+        if made.schema != wanted:
+            raise JobError(
+                f"operator {operator.name!r} made columns {dict(made.schema)}; expected {dict(wanted)}, as on an empty table: "
+                "let it return the same columns for every input"
+            )
+        return made
+
+    def _deliver(self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int) -> None:
+        """Send each node's rows to the exchanges that start at it, and stage those of queries."""
+        for exchange in self.program.exchanges:
+            if exchange.node in frames and frames[exchange.node].height:
+                rows = combined(exchange, frames[exchange.node], exchange.shape)
+                key_groups = self.program.topology.key_groups
+                send(exchange, rows, epoch.epoch, order, key_groups, self.targets[exchange.number], self.writers)
+        if not epoch.show:
+            return
+        for number, frame in frames.items():
+            for query, branch in self.queries.get(number, ()):
+                if frame.height:
+                    part = f"{branch}-{order:05d}"
+                    staged = self.code.sinks[query].stage(query, epoch.epoch, part, self.plan.attempt, frame)
+                    self.report.parts.append(staged)
+
+    def _forward(self, frame: Any) -> None:
+        entry = frame.entry
+        self.writers[self.slot].add(entry.exchange, entry.epoch, entry.order, entry.key_groups, entry.ends, bytes(frame.body))
+
+    def _context(self, node: Node, epoch: EpochWork) -> EpochContext:
+        before = epoch.watermarks_us
+        after = epoch.closing_us
+        if after is None:
+            after = dict(before)
+            merge_maxima({0: after}, {0: self.maxima_us.get(epoch.epoch, {})})
+        return EpochContext(epoch.epoch, _watermark(node, before), _watermark(node, after))
+
+    def _targets(self) -> list[list[frozenset[int]]]:
+        """For each exchange, the key groups that each slot wants of it."""
+        targets = []
+        for exchange in self.program.exchanges:
+            wanted: list[set[int]] = [set() for _ in self.plan.slots]
+            for consumer in exchange.consumers:
+                for group, slot in enumerate(self.plan.routes[consumer]):
+                    if slot >= 0:
+                        wanted[slot].add(group)
+            targets.append([frozenset(groups) for groups in wanted])
+        return targets
+
+
+def _watermark(node: Node, maxima_us: Mapping[str, int]) -> int | None:
+    """A node's watermark: the lowest of its sources', each less what may come late."""
+    if not node.delays or any(source not in maxima_us for source, _ in node.delays):
+        return None
+    return min(maxima_us[source] - delay for source, delay in node.delays)
+
+
+def _queries_by_node(program: Program) -> dict[int, list[tuple[str, int]]]:
+    found: dict[int, list[tuple[str, int]]] = {}
+    for query, nodes in program.query_nodes.items():
+        for branch, number in enumerate(nodes):
+            found.setdefault(number, []).append((query, branch))
+    return found
+
+
+def _without_time(good: pl.DataFrame, bad: pl.DataFrame, source: SourceOperator) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """A row without event time is malformed."""
+    if source.event_time is None or not good.get_column(source.event_time).null_count():
+        return good, bad
+    missing = good.filter(pl.col(source.event_time).is_null())
+    if not source.routes_bad_rows:
+        raise BadRowError(
+            f"source {source.name!r}: {missing.height} rows have no event time in {source.event_time!r}, the first being "
+            f"{missing.row(0, named=True)}; expected a time: filter them out, or route bad rows to a side output"
+        )
+    described = pl.DataFrame(
+        {
+            "location": [source.name] * missing.height,
+            "row": [str(row) for row in missing.iter_rows(named=True)],
+            "error": [f"no event time in {source.event_time!r}"] * missing.height,
+        },
+        schema=bad.schema,
+    )
+    return good.filter(pl.col(source.event_time).is_not_null()), pl.concat([bad, described])

@@ -1,0 +1,125 @@
+"""The states of the partitions that a task advances: found in memory, else in the node's store, else in a checkpoint."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from resurge.operators.base import StatefulOperator
+from resurge.operators.program import Program
+from resurge.operators.state import KeyedTable, State, TableSpec
+from resurge.runtime.storage import paths
+from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.storage.node_store import NodeStore
+from resurge.runtime.storage.runs import RunRef, SavedRun, SavedState, SavedTable, SegmentWriter, load_state, save_durably, save_locally
+from resurge.runtime.worker.messages import JobPlan, PartitionReport, PartitionWork
+
+
+class _Cached(NamedTuple):
+    segment: str
+    state: State
+
+
+# Process memory is only a cache, checked by version: another worker process may run the partition next time.
+_CACHE: dict[tuple[str, str, str, int], _Cached] = {}
+_STORES: dict[Path, NodeStore] = {}
+
+
+def node_store(root: str, node: str) -> NodeStore:
+    """The local store of a node; one per process, so that its mappings are shared."""
+    folder = Path(root) / node
+    return _STORES.setdefault(folder, NodeStore(folder))
+
+
+def table_specs(program: Program, operator: str) -> Mapping[str, TableSpec]:
+    """The state tables of an operator."""
+    found = program.topology.operators[operator]
+    if not isinstance(found, StatefulOperator):
+        return {}
+    return found.tables([program.topology.shapes[name] for name in found.inputs])
+
+
+class PartitionStates:
+    """Loads, advances and saves the states of one slot at one level."""
+
+    def __init__(self, program: Program, plan: JobPlan, slot: int, level: int) -> None:
+        self.program = program
+        self.plan = plan
+        self.slot = slot
+        self.level = level
+        self.node = plan.slots[slot].node
+        self.store = node_store(plan.local_root, self.node)
+        self.durable = DurableStore(plan.durable_url) if plan.durable_url else None
+        self.states: dict[tuple[str, int], State] = {}
+
+    def load(self, work: PartitionWork) -> State:
+        """The partition's state before the job."""
+        key = (self.plan.job, self.node, work.operator, work.key_group)
+        cached = _CACHE.get(key)
+        if work.segment is not None and cached is not None and cached.segment == work.segment:
+            state = cached.state
+        else:
+            state = self._loaded(work)
+        self.states[work.operator, work.key_group] = state
+        return state
+
+    def _loaded(self, work: PartitionWork) -> State:
+        specs = table_specs(self.program, work.operator)
+        if work.segment is not None:
+            saved = self.store.manifest(work.segment)[f"{work.operator}/{work.key_group}"]
+            return load_state(saved, specs, self.store.run, durable=False)
+        if work.restore is not None and self.durable is not None:
+            return load_state(work.restore, specs, self._read_durable, durable=True)
+        return {name: KeyedTable(spec) for name, spec in specs.items()}
+
+    def _read_durable(self, reference: RunRef) -> bytes:
+        if self.durable is None:
+            raise ValueError("expected a durable store")
+        return self.durable.read_range(reference.segment, reference.offset, reference.length)
+
+    def save(self, reports: Mapping[tuple[str, int], PartitionReport]) -> None:
+        """Write the new versions to the node's store and, at a checkpoint, what is not there yet to the durable one."""
+        if not self.states:
+            return
+        epoch = self.plan.epoch
+        name = paths.local_segment(epoch, f"{self.plan.attempt}-{self.level}", self.slot)
+        writer = SegmentWriter(name)
+        if self.plan.checkpoint:
+            self._save_durably(epoch)
+        manifest: dict[str, SavedState] = {}
+        for (operator, group), state in self.states.items():
+            local, saved = save_locally(state, writer)
+            manifest[f"{operator}/{group}"] = saved
+            report = reports[operator, group]
+            report.segment = name
+            report.segments = sorted({name} | {run.local.split("|", 1)[0] for t in saved.values() for run in t.runs if run.local})
+            report.state_rows, report.state_bytes = _size(local)
+            if self.plan.checkpoint:
+                report.checkpoint = _durable_only(saved)
+            self.states[operator, group] = local
+        self.store.write(name, writer.finish(msgspec.json.encode(manifest)))
+        for (operator, group), state in self.states.items():
+            _CACHE[self.plan.job, self.node, operator, group] = _Cached(name, state)
+
+    def _save_durably(self, epoch: int) -> None:
+        if self.durable is None:
+            return
+        name = paths.checkpoint_segment(epoch, f"{self.plan.attempt}-{self.level}", self.slot)
+        writer = SegmentWriter(name)
+        for key, state in self.states.items():
+            self.states[key] = save_durably(state, writer)
+        if writer.size:
+            self.durable.create(name, writer.finish(b""))
+
+
+def _durable_only(saved: SavedState) -> SavedState:
+    return {
+        name: SavedTable(table.low, [SavedRun(None, run.durable, run.rows, run.highest_bucket) for run in table.runs])
+        for name, table in saved.items()
+    }
+
+
+def _size(state: State) -> tuple[int, int]:
+    sizes = [table.size() for table in state.values()]
+    return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)

@@ -1,0 +1,85 @@
+"""The functions that Spark runs on the executors. Bytes in, bytes out."""
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resurge.runtime.worker.level import JobCode, LevelTask
+from resurge.runtime.worker.messages import JobPlan, SlotReport
+
+_CODE: dict[str, JobCode] = {}
+_plans = msgspec.msgpack.Decoder(JobPlan)
+_reports = msgspec.msgpack.Decoder(SlotReport)
+
+
+class LevelFunction:
+    """One level of one job, as Spark calls it: split index and an iterator of bytes in, bytes out.
+
+    At level 0 the input is ignored. At later levels plans and packets alternate, because the located side of the zip has as
+    many (empty) elements as the shuffled one.
+    """
+
+    def __init__(self, plan: bytes, code: Any, job: str, level: int, levels: int) -> None:
+        self.plan = plan
+        self.code = code
+        self.job = job
+        self.level = level
+        self.levels = levels
+
+    def __call__(self, slot: int, items: Iterable[bytes]) -> Iterator[bytes]:
+        packets = list(items)[1::2] if self.level else list(items)[:0]
+        plan = _plans.decode(self.plan)
+        wanted = plan.slots[slot].node
+        here = executor_id()
+        if here is not None and wanted != here:
+            report = SlotReport(slot, self.level, failure=("Misplaced", f"slot {slot} belongs on {wanted}, not on {here}"))
+            yield from self._framed(_misplaced(report, plan, packets, self.is_last))
+            return
+        yield from self._framed(LevelTask(self._code(), plan, slot, self.level, packets).run())
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this level returns reports instead of packets."""
+        return self.level == self.levels - 1
+
+    def _framed(self, messages: list[bytes]) -> Iterator[bytes]:
+        for target, message in enumerate(messages):
+            if not self.is_last:
+                yield target.to_bytes(8, "big")
+            yield message
+
+    def _code(self) -> JobCode:
+        if self.job not in _CODE:
+            _CODE.clear()
+            _CODE[self.job] = pickle.loads(self.code.value)
+        return _CODE[self.job]
+
+
+def _misplaced(report: SlotReport, plan: JobPlan, packets: list[bytes], is_last: bool) -> list[bytes]:
+    from resurge.runtime.worker.packets import Inbox, PacketWriter
+
+    inbox = Inbox(packets)
+    reports = [*inbox.reports, msgspec.msgpack.encode(report)]
+    if is_last:
+        return reports
+    return [PacketWriter().finish(report.slot, {}, reports if target == 0 else []) for target in range(len(plan.slots))]
+
+
+def executor_id() -> str | None:
+    """The executor that this process belongs to, where that can be told: a standalone executor's work folder is its id."""
+    asked = os.environ.get("SPARK_EXECUTOR_ID")
+    if asked:
+        return asked
+    folder = Path.cwd()
+    if folder.parent.name.startswith("app-") and folder.name.isdigit():
+        return folder.name
+    return None
+
+
+def decode_reports(messages: Iterable[bytes]) -> list[SlotReport]:
+    """The reports in a job's result."""
+    return [_reports.decode(message) for message in messages]

@@ -1,0 +1,1 @@
+"""Makes the helpers that stand beside this file importable from every test."""

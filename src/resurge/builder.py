@@ -1,7 +1,7 @@
 """Describe a topology: streams that know their shape, so that a mistake is refused on the line that makes it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -47,15 +47,20 @@ class TopologyBuilder:
         self._queries: list[Query] = []
 
     def source(
-        self, name: str, source: Source, *, event_time: str | None = None, watermark: Duration = 0, bad_rows: str = "fail"
+        self, name: str, source: Source, *, event_time: str | None = None, watermark: Duration = 0, bad_rows: str | None = None
     ) -> "Stream":
         """Rows enter here; rows may come `watermark` later than the newest event time and still be in time."""
         if not isinstance(source, Source):
-            raise TopologyError(f"source {name!r} is {source!r}; expected a connector such as files(...), rate(...) or python_source(...)")
-        if bad_rows not in ("fail", "route"):
+            raise TopologyError(
+                f"source {name!r} is {source!r}; expected a connector such as files(...), rate(...) or python_source(...)"
+            )
+        policy = bad_rows or getattr(source, "bad_rows", "fail")
+        if policy not in ("fail", "route"):
             raise TopologyError(f"source {name!r}: bad_rows is {bad_rows!r}; expected 'fail' or 'route'")
+        if hasattr(source, "bad_rows") and is_dataclass(source):
+            source = replace(source, bad_rows=policy)
         delay = microseconds(watermark, f"the watermark of source {name!r}")
-        return self._add(SourceOperator(name, (), source, source.schema(), event_time, delay, bad_rows == "route"))
+        return self._add(SourceOperator(name, (), source, source.schema(), event_time, delay, policy == "route"))
 
     def union(self, name: str, *streams: "Stream") -> "Stream":
         """All rows of several streams of the same schema."""
@@ -63,9 +68,7 @@ class TopologyBuilder:
             raise TopologyError(f"union {name!r} has {len(streams)} streams; expected at least two")
         return self._add(Union(name, _names(streams)))
 
-    def maintain(
-        self, name: str, *streams: "Stream", key: Columns, identity: Columns = (), retention: Duration = 0
-    ) -> "Stream":
+    def maintain(self, name: str, *streams: "Stream", key: Columns, identity: Columns = (), retention: Duration = 0) -> "Stream":
         """The newest row per key and identity of each of these streams."""
         if not streams:
             raise TopologyError(f"maintain {name!r} has no stream; expected at least one")
@@ -98,11 +101,15 @@ class Stream:
         """Its columns and event time."""
         return self.builder._shapes[self.name]
 
-    def map(self, name: str, *how: Any, schema: Any = None, event_time: str | None = None, deterministic: bool = True) -> "Stream":
+    def map(
+        self, name: str, *how: Any, schema: Any = None, event_time: str | None = None, deterministic: bool = True
+    ) -> "Stream":
         """Other columns: Polars expressions, as in `select`, or one function from table to table."""
         return self._transform("map", name, how, schema, event_time, deterministic)
 
-    def flat_map(self, name: str, *how: Any, schema: Any = None, event_time: str | None = None, deterministic: bool = True) -> "Stream":
+    def flat_map(
+        self, name: str, *how: Any, schema: Any = None, event_time: str | None = None, deterministic: bool = True
+    ) -> "Stream":
         """Several rows (or none) for each row: expressions with `explode`, or one function from table to table."""
         return self._transform("flat_map", name, how, schema, event_time, deterministic)
 
@@ -141,9 +148,8 @@ class Stream:
         gap_us = positive_microseconds(gap, f"the gap of {described}")
         late_us = microseconds(lateness, f"the lateness of {described}")
         parts = checked_aggregates(aggregates, described)
-        return self._add(
-            SessionWindow(name, (self.name,), key=_columns(key), gap_us=gap_us, aggregates=parts, lateness_us=late_us, emit=emit)
-        )
+        time = self.shape.time_column(described)
+        return self._add(SessionWindow(name, (self.name,), _columns(key), time, gap_us, parts, late_us, emit))
 
     def join(
         self,
@@ -153,13 +159,15 @@ class Stream:
         on: Columns,
         within: Duration | None = None,
         window: Duration | None = None,
+        lateness: Duration = 0,
         how: str = "inner",
     ) -> "Stream":
         """Rows of both streams with equal keys, at most `within` apart, or in the same tumbling `window`."""
         apart = None if within is None else microseconds(within, f"within of join {name!r}")
         span = None if window is None else positive_microseconds(window, f"the window of join {name!r}")
-        inputs = (self.name, other.name)
-        return self._add(IntervalJoin(name, inputs, on=_columns(on), within_us=apart, window_us=span, how=how))
+        late_us = microseconds(lateness, f"the lateness of join {name!r}")
+        times = (self.shape.event_time, other.shape.event_time)
+        return self._add(IntervalJoin(name, (self.name, other.name), _columns(on), times, apart, span, late_us, how))
 
     def top_k(
         self,
@@ -175,19 +183,7 @@ class Stream:
     ) -> "Stream":
         """The k rows with the largest (or smallest) `by` of each group; a later row of the same identity replaces the earlier."""
         late_us = microseconds(lateness, f"the lateness of top_k {name!r}")
-        return self._add(
-            TopK(
-                name,
-                (self.name,),
-                per=_columns(per),
-                by=by,
-                k=k,
-                identity=_columns(identity),
-                descending=descending,
-                expire=expire,
-                lateness_us=late_us,
-            )
-        )
+        return self._add(TopK(name, (self.name,), _columns(per), by, k, _columns(identity), descending, expire, late_us))
 
     def process(
         self,
@@ -198,20 +194,14 @@ class Stream:
         schema: Mapping[str, Any],
         state: Mapping[str, Any],
         event_time: str | None = None,
+        event_time_delay: Duration = 0,
         determinism: Determinism = Determinism.DETERMINISTIC,
     ) -> "Stream":
         """An operator of your own, called per key with keyed state (value, list, map) and event-time timers."""
+        delay = microseconds(event_time_delay, f"the event-time delay of {name!r}")
+        inputs, fields = (self.name,), tuple(state.items())
         return self._add(
-            KeyedProcess(
-                name,
-                (self.name,),
-                key=_columns(key),
-                handler=handler,
-                output=pl.Schema(schema),
-                fields=tuple(state.items()),
-                event_time=event_time,
-                declared=determinism,
-            )
+            KeyedProcess(name, inputs, _columns(key), handler, pl.Schema(schema), fields, event_time, delay, determinism)
         )
 
     def process_table(
@@ -223,20 +213,14 @@ class Stream:
         schema: Mapping[str, Any],
         state: Mapping[str, Any],
         event_time: str | None = None,
+        event_time_delay: Duration = 0,
         determinism: Determinism = Determinism.DETERMINISTIC,
     ) -> "Stream":
         """An operator of your own, called per partition with the state rows of the keys present, as a table."""
+        delay = microseconds(event_time_delay, f"the event-time delay of {name!r}")
+        output, columns = pl.Schema(schema), pl.Schema(state)
         return self._add(
-            TableProcess(
-                name,
-                (self.name,),
-                key=_columns(key),
-                function=function,
-                output=pl.Schema(schema),
-                state_columns=pl.Schema(state),
-                event_time=event_time,
-                declared=determinism,
-            )
+            TableProcess(name, (self.name,), _columns(key), function, output, columns, event_time, delay, determinism)
         )
 
     def bad_rows(self, name: str) -> "Stream":

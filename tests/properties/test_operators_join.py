@@ -1,5 +1,7 @@
 """Stream-stream joins against a nested loop in plain Python."""
 
+from dataclasses import astuple
+
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ def right_frame(given_rows):
 
 def run(operator, cut, delay_us, times=True):
     shapes = [LEFT, RIGHT] if times else [StreamShape(LEFT.schema, None), StreamShape(RIGHT.schema, None)]
-    runs = [Epoch((left_frame(left), right_frame(right)), compacted=compacted) for left, right, compacted in cut]
+    runs = [Epoch((left_frame(left), right_frame(right)), restored=restored) for left, right, restored in cut]
     return run_epochs(operator, shapes, [*runs, Epoch((left_frame([]), right_frame([])), FOREVER_US)], delay_us)
 
 
@@ -84,7 +86,7 @@ def timely_rows(span, cut, delay):
 @given(epochs, bounded, st.sampled_from(["inner", "left"]), st.integers(0, 15))
 def test_bounded_join_is_the_nested_loop_over_timely_rows(cut, span, how, delay):
     """Every pair of timely rows that match comes out once; a left row that nothing matched comes out once."""
-    operator = IntervalJoin("joined", ("clicks", "views"), ("user",), ("at", "seen"), span, how)
+    operator = IntervalJoin("joined", ("clicks", "views"), ("user",), ("at", "seen"), *astuple(span), how)
     result = run(operator, cut, delay)
     left, right = timely_rows(span, cut, delay)
     assert as_pairs(result.output) == nested_loop(span, how, left, right)
@@ -98,7 +100,7 @@ def test_bounded_join_is_the_nested_loop_over_timely_rows(cut, span, how, delay)
 @given(epochs)
 def test_unbounded_join_needs_no_time_and_forgets_nothing(cut):
     """Without a bound all rows with the same key match, whatever the cuts."""
-    operator = IntervalJoin("joined", ("clicks", "views"), ("user",), (None, None), JoinSpan())
+    operator = IntervalJoin("joined", ("clicks", "views"), ("user",), (None, None))
     result = run(operator, cut, delay_us=0, times=False)
     left, right = ([row for epoch in cut for row in epoch[side]] for side in (0, 1))
     assert as_pairs(result.output) == nested_loop(JoinSpan(), "inner", left, right)

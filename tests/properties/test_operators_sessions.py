@@ -56,7 +56,7 @@ def as_sessions(output):
 @given(epochs, st.integers(0, 10))
 def test_final_sessions_equal_those_of_all_timely_rows_whatever_the_cuts(cut, lateness):
     """With a watermark far behind, every row is timely and each session comes out exactly once."""
-    runs = [Epoch((frame(given_rows),), compacted=compacted) for given_rows, compacted in cut]
+    runs = [Epoch((frame(given_rows),), restored=restored) for given_rows, restored in cut]
     result = run_epochs(operator("final", lateness), [SHAPE], [*runs, Epoch((frame([]),), FOREVER_US)], delay_us=200)
     found = as_sessions(result.output)
     assert len(found) == len(dict(found))
@@ -69,7 +69,7 @@ def test_final_sessions_equal_those_of_all_timely_rows_whatever_the_cuts(cut, la
 @given(epochs, st.integers(0, 10))
 def test_updates_and_retractions_leave_exactly_the_sessions(cut, lateness):
     """Applying each epoch's output to a table by (key, window_start) gives the sessions of the rows so far."""
-    runs = [Epoch((frame(given_rows),), compacted=compacted) for given_rows, compacted in cut]
+    runs = [Epoch((frame(given_rows),), restored=restored) for given_rows, restored in cut]
     result = run_epochs(operator("update", lateness), [SHAPE], runs, delay_us=200)
     table, seen = {}, []
     for (given_rows, _), output in zip(cut, result.outputs, strict=True):
@@ -86,7 +86,7 @@ def test_updates_and_retractions_leave_exactly_the_sessions(cut, lateness):
 @given(epochs, st.integers(0, 6), st.integers(0, 10))
 def test_late_rows_are_counted_and_the_rest_is_in_sessions(cut, lateness, delay):
     """Session by session, an operator with a tight watermark does what the one-row-at-a-time definition says."""
-    runs = [Epoch((frame(given_rows),), compacted=compacted) for given_rows, compacted in cut]
+    runs = [Epoch((frame(given_rows),), restored=restored) for given_rows, restored in cut]
     result = run_epochs(operator("final", lateness), [SHAPE], [*runs, Epoch((frame([]),), FOREVER_US)], delay_us=delay)
     emitted, late = replay_by_definition([given_rows for given_rows, _ in cut], lateness, delay)
     assert sorted(as_sessions(result.output), key=repr) == sorted(emitted, key=repr)

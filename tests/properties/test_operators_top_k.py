@@ -21,28 +21,28 @@ def frame(given_rows):
     return pl.DataFrame(given_rows, schema=SCHEMA, orient="row")
 
 
-def ranking(newest, k, largest_first):
+def ranking(newest, k, descending):
     """Rows best first; equal values by identity; nulls last everywhere."""
 
     def place(item):
         tag, value = item[1], item[2]
-        return (value is None, 0 if value is None else (-value if largest_first else value), tag is None, tag or "")
+        return (value is None, 0 if value is None else (-value if descending else value), tag is None, tag or "")
 
     return sorted(newest, key=place)[:k]
 
 
 @settings(max_examples=80, deadline=None)
 @given(epochs, st.integers(1, 4), st.booleans())
-def test_ranking_per_group_is_that_of_the_newest_rows(cut, k, largest_first):
+def test_ranking_per_group_is_that_of_the_newest_rows(cut, k, descending):
     """After each epoch, exactly the groups whose ranking changed come out, whole and right."""
-    operator = TopK("top", ("counts",), ("city",), "rows", k, ("tag",), largest_first)
-    result = run_epochs(operator, [SHAPE], [Epoch((frame(given_rows),), compacted=compacted) for given_rows, compacted in cut])
+    operator = TopK("top", ("counts",), ("city",), "rows", k, ("tag",), descending)
+    result = run_epochs(operator, [SHAPE], [Epoch((frame(given_rows),), restored=restored) for given_rows, restored in cut])
     newest, known = {}, {}
     for (given_rows, _), output in zip(cut, result.outputs, strict=True):
         for item in given_rows:
             newest[item[3], item[1]] = item
         expected = {
-            city: ranking([item for (group, _), item in newest.items() if group == city], k, largest_first)
+            city: ranking([item for (group, _), item in newest.items() if group == city], k, descending)
             for city in {item[3] for item in given_rows}
         }
         changed = {city: best for city, best in expected.items() if known.get(city) != best}
@@ -55,7 +55,7 @@ def test_ranking_per_group_is_that_of_the_newest_rows(cut, k, largest_first):
 def test_expired_groups_are_forgotten_and_their_rows_counted(cut, k, lateness):
     """A group lives until the watermark reaches its time plus the lateness."""
     operator = TopK("top", ("counts",), ("window_end",), "rows", k, ("tag", "city"), expire="window_end", lateness_us=lateness)
-    runs = [Epoch((frame(given_rows),), compacted=compacted) for given_rows, compacted in cut]
+    runs = [Epoch((frame(given_rows),), restored=restored) for given_rows, restored in cut]
     result = run_epochs(operator, [SHAPE], [*runs, Epoch((frame([]),), FOREVER_US)], delay_us=2)
     watermark, newest, late = None, {}, []
     for (given_rows, _), output in zip(cut, result.outputs, strict=False):
@@ -76,7 +76,7 @@ def test_expired_groups_are_forgotten_and_their_rows_counted(cut, k, lateness):
 def test_without_group_columns_everything_is_one_group(cut, k):
     """`per=()` ranks all rows together."""
     operator = TopK("top", ("counts",), (), "rows", k, ("tag",))
-    result = run_epochs(operator, [SHAPE], [Epoch((frame(given_rows),), compacted=compacted) for given_rows, compacted in cut])
+    result = run_epochs(operator, [SHAPE], [Epoch((frame(given_rows),), restored=restored) for given_rows, restored in cut])
     newest, last = {}, []
     for (given_rows, _), output in zip(cut, result.outputs, strict=True):
         newest.update({item[1]: item for item in given_rows})

@@ -32,6 +32,7 @@ _PYTHON_TYPES: dict[type[pl.DataType], Any] = {
 
 def is_json_type(kind: Any) -> bool:
     """Whether a JSON value can be decoded to a type."""
+    kind = _instance(kind)
     if isinstance(kind, pl.List):
         return is_json_type(kind.inner)
     if isinstance(kind, pl.Struct):
@@ -84,7 +85,13 @@ def _decoder(columns: tuple[tuple[str, pl.DataType], ...]) -> "msgspec.json.Deco
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=names, gc=False))
 
 
+def _instance(kind: Any) -> Any:
+    """Polars lets a type stand for its instance inside another type."""
+    return kind() if isinstance(kind, type) else kind
+
+
 def _python_type(kind: Any) -> Any:
+    kind = _instance(kind)
     if type(kind) in _INTEGER_BITS:
         bound = 2 ** (_INTEGER_BITS[type(kind)] - 1)
         return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]

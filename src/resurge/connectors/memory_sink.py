@@ -55,7 +55,9 @@ class MemorySink(Sink):
         if query is None and len(names) <= 1:
             return names[0] if names else None
         if query not in names:
-            raise SinkError(f"this sink has the rows of {', '.join(names) or 'no query'}, but {query!r} was asked for: name one of them")
+            raise SinkError(
+                f"this sink has the rows of {', '.join(names) or 'no query'}, but {query!r} was asked for: name one of them"
+            )
         return query
 
 

@@ -200,7 +200,7 @@ class _LocalFolder:
         Path(path).unlink(missing_ok=True)
 
     def names(self, path: str) -> list[str]:
-        return sorted(os.listdir(path)) if Path(path).is_dir() else []
+        return sorted(entry.name for entry in Path(path).iterdir()) if Path(path).is_dir() else []
 
 
 def _fsync_folder(folder: Path) -> None:

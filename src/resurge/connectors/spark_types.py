@@ -110,13 +110,14 @@ def _polars_type(kind: "DataType", column: str) -> pl.DataType:
     return plain
 
 
-def _spark_type(kind: pl.DataType) -> Any:
+def _spark_type(kind: Any) -> Any:
     from pyspark.sql import types
 
+    kind = kind() if isinstance(kind, type) else kind
     if isinstance(kind, pl.List):
-        return types.ArrayType(_spark_type(kind.inner))  # type: ignore[arg-type]
+        return types.ArrayType(_spark_type(kind.inner))
     if isinstance(kind, pl.Struct):
-        return types.StructType([types.StructField(field.name, _spark_type(field.dtype)) for field in kind.fields])  # type: ignore[arg-type]
+        return types.StructType([types.StructField(field.name, _spark_type(field.dtype)) for field in kind.fields])
     if isinstance(kind, pl.Decimal):
         return types.DecimalType(kind.precision or 38, kind.scale or 0)
     name = _SPARK_NAMES.get(type(kind))

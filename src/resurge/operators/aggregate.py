@@ -7,7 +7,14 @@ import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
-from resurge.operators.aggregates import Aggregates, final_expressions, final_schema, merge_expressions, merge_with, partial_schema
+from resurge.operators.aggregates import (
+    Aggregates,
+    final_expressions,
+    final_schema,
+    merge_expressions,
+    merge_with,
+    partial_schema,
+)
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
 from resurge.operators.combining import Combiner
 from resurge.operators.state import State, TableDelta, TableSpec

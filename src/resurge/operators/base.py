@@ -8,6 +8,7 @@ from functools import cached_property
 import polars as pl
 
 from resurge.model.operator import Operator, StreamShape
+from resurge.operators.coding import Coded, coded
 from resurge.operators.state import State, TableDelta, TableSpec
 
 
@@ -29,6 +30,7 @@ class Batch:
 
     schema: pl.Schema
     frames: tuple[pl.DataFrame, ...]
+    _coded: dict[tuple[str, ...], Coded] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
@@ -37,6 +39,12 @@ class Batch:
         if not filled:
             return pl.DataFrame(schema=self.schema)
         return pl.concat(filled) if len(filled) > 1 else filled[0]
+
+    def coded(self, key: tuple[str, ...]) -> Coded:
+        """The rows' keys as integers; computed once for all operators that read the batch."""
+        if key not in self._coded:
+            self._coded[key] = coded(self.frame, key)
+        return self._coded[key]
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,16 @@ class IntervalJoin(StatefulOperator):
 
     on: tuple[str, ...]
     times: tuple[str | None, str | None]
-    span: JoinSpan
+    within_us: int | None = None
+    window_us: int | None = None
+    lateness_us: int = 0
     how: str = "inner"
     time_column: str = "joined_at"
+
+    @property
+    def span(self) -> JoinSpan:
+        """Which times match."""
+        return JoinSpan(self.within_us, self.window_us, self.lateness_us)
 
     @property
     def determinism(self) -> Determinism:
@@ -223,23 +230,27 @@ class IntervalJoin(StatefulOperator):
 
     def _candidates(self, state: State, side: str, others: pl.DataFrame) -> pl.DataFrame:
         """The rows of one side in state that may match these rows of the other."""
+        table = state[f"{side}_rows"]
+        if not others.height or not table.runs:
+            return pl.DataFrame(schema=table.spec.schema)
         near = [others.select(pl.col(_SLICE) + step, *self.on) for step in self.span.reach]
         places = pl.concat(near).drop_nulls().unique(maintain_order=True)
         counted = places.hstack(state[f"{side}_counts"].lookup(places)).drop_nulls(_COUNT)
         numbers = pl.int_ranges(0, pl.col(_COUNT)).alias(_NUMBER)
         wanted = counted.select(_SLICE, *self.on, numbers).explode(_NUMBER)
-        table = state[f"{side}_rows"]
         return wanted.hstack(table.lookup(wanted)).select(*table.spec.schema)
 
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """The left and right rows that match, side by side, in the left rows' order and then the right rows'."""
+        beside = right.rename({_AT: _RIGHT_AT}).drop(_SLICE, _NUMBER, *self.on)
+        if not left.height or not right.height:
+            return left.clear().hstack(beside.clear())
         ends = [left.select(pl.row_index(_LEFT), pl.col(_SLICE) + step, *self.on, _AT) for step in self.span.reach]
         others = right.select(pl.row_index(_RIGHT), _SLICE, *self.on, pl.col(_AT).alias(_RIGHT_AT))
         found = pl.concat(ends).join(others, on=[_SLICE, *self.on])
         if self.span.within_us is not None:
             found = found.filter((pl.col(_AT) - pl.col(_RIGHT_AT)).abs() <= self.span.within_us)
         found = found.sort(_LEFT, _RIGHT)
-        beside = right.rename({_AT: _RIGHT_AT}).drop(_SLICE, _NUMBER, *self.on)
         return left[found.get_column(_LEFT)].hstack(beside[found.get_column(_RIGHT)])
 
     def _stored(self, side: str, rows: pl.DataFrame, closing: int | None) -> dict[str, TableDelta]:
@@ -262,10 +273,9 @@ class IntervalJoin(StatefulOperator):
         if closing is None or unmatched.upserts is None or unmatched.deletes is None:
             return left.clear()
         row = [_SLICE, *self.on, _NUMBER]
-        due = pl.col(_DUE) < closing
         known = state["unmatched"].between(None, closing).join(unmatched.deletes, on=row, how="anti", nulls_equal=True)
         found = known.hstack(state["left_rows"].lookup(known))
-        fresh = unmatched.upserts.filter(due).join(left, on=row, how="left", nulls_equal=True)
+        fresh = unmatched.upserts.filter(pl.col(_DUE) < closing).join(left, on=row, how="left", nulls_equal=True)
         return pl.concat([found, fresh.select(found.columns)]).sort(_DUE, *self.on, _NUMBER)
 
     def _output(self, pairs: pl.DataFrame, inputs: Sequence[Batch]) -> pl.DataFrame:

@@ -88,6 +88,11 @@ class KeyedTable:
         place[np.concatenate(order)] = np.arange(keys.height)
         return gathered[place]
 
+    @property
+    def highest_bucket(self) -> int | None:
+        """The newest bucket of any row, or None for a table that is empty or has no buckets."""
+        return max((run.highest_bucket for run in self.runs if run.highest_bucket is not None), default=None)
+
     def contains(self, keys: pl.DataFrame) -> npt.NDArray[np.bool_]:
         """Which of these keys have a row."""
         return self._find(keys)[0]

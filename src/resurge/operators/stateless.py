@@ -131,7 +131,9 @@ class Union(Operator):
 def _check_time(shape: StreamShape, column: str, described: str) -> None:
     kind = shape.column(column, described)
     if kind.base_type() != pl.Datetime:
-        raise TopologyError(f"{described}: event time {column!r} is {kind}; expected Datetime: convert it in a map and name it there")
+        raise TopologyError(
+            f"{described}: event time {column!r} is {kind}; expected Datetime: convert it in a map and name it there"
+        )
 
 
 def _columns(schema: pl.Schema) -> str:

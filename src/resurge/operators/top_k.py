@@ -35,7 +35,7 @@ class TopK(StatefulOperator):
     by: str
     k: int
     identity: tuple[str, ...]
-    largest_first: bool = True
+    descending: bool = True
     expire: str | None = None
     lateness_us: int = 0
 
@@ -117,6 +117,8 @@ class TopK(StatefulOperator):
         """The new rankings of the groups whose ranking these rows change."""
         groups = self._groups(newest)
         grouped = self._in_groups(newest, groups)
+        if not grouped.height:
+            return grouped.with_columns(pl.lit(0, pl.Int64).alias(RANK))
         ranked = self._ranked(state["ranking"], groups).select(*grouped.columns, RANK)
         rivals = self._replaced(ranked.drop(RANK), grouped)
         best = self._best(rivals)
@@ -152,7 +154,7 @@ class TopK(StatefulOperator):
 
     def _sorted(self, rows: pl.DataFrame, *last: str) -> pl.DataFrame:
         columns = [_GROUP, self.by, *self.identity, *last]
-        return rows.sort(columns, descending=[name == self.by and self.largest_first for name in columns], nulls_last=True)
+        return rows.sort(columns, descending=[name == self.by and self.descending for name in columns], nulls_last=True)
 
     def _best(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The first k rows of each group, with their rank."""
@@ -167,6 +169,16 @@ class TopK(StatefulOperator):
         first = self._sorted(pl.concat(last), _OLD).unique(_GROUP, keep="first", maintain_order=True)
         was_full = last[1].select(_GROUP)
         return first.filter(pl.col(_OLD) == 1).select(_GROUP).join(was_full, on=_GROUP, how="semi")
+
+    def watermark_delay_us(self) -> int:
+        """A group that is emitted has a time at most the lateness before the watermark."""
+        return self.lateness_us
+
+    def signature(self) -> str:
+        """What is ranked, and how, is fixed for the life of a job."""
+        ranked = f"per {', '.join(self.per)}; by {self.by}; {self.k} of {', '.join(self.identity)}"
+        order = "largest" if self.descending else "smallest"
+        return f"TopK({', '.join(self.inputs)}; {ranked}; {order} first; expire {self.expire} + {self.lateness_us})"
 
 
 def _differing(ranked: pl.DataFrame, best: pl.DataFrame) -> pl.DataFrame:

@@ -24,6 +24,7 @@ from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
 
 START, END = "window_start", "window_end"
 _OLD = "__old"
+_CODE = "__code"
 _TIME = pl.Datetime("us")
 EMIT_MODES = ("update", "final")
 
@@ -109,16 +110,25 @@ class Window(StatefulOperator):
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Add the epoch's panes to the open windows, emit, and close what the watermark has passed."""
         table = state["windows"]
-        panes = inputs[0].frame
         open_from = self._open_from(context.watermark_us)
-        changed = self._changed(panes, open_from)
-        if changed.height and table.runs:
-            older = table.lookup(changed).rename(lambda name: name + _OLD)
-            changed = changed.hstack(older).with_columns(merge_with(self.aggregates, _OLD)).select(changed.columns)
+        changed = self._with_state(table, self._changed(inputs[0], open_from))
         low = self._open_from(context.closing_us)
         kept = changed if low is None else changed.filter(pl.col(START) >= low)
         emitted = changed if self.emit == "update" else self._closed(table, changed, low)
-        return Outcome(self._output(emitted), {"windows": TableDelta(kept, low=low)}, self._late_rows(panes, open_from))
+        late_rows = self._late_rows(inputs[0].frame, open_from)
+        return Outcome(self._output(emitted), {"windows": TableDelta(kept, low=low)}, late_rows)
+
+    def _with_state(self, table: KeyedTable, changed: pl.DataFrame) -> pl.DataFrame:
+        """Merge the epoch's parts with those in state; windows that start after the last one in state are new."""
+        last = table.highest_bucket
+        if last is None or not changed.height:
+            return changed
+        known = changed.filter(pl.col(START) <= last)
+        if not known.height:
+            return changed
+        older = table.lookup(known).rename(lambda name: name + _OLD)
+        merged = known.hstack(older).with_columns(merge_with(self.aggregates, _OLD)).select(changed.columns)
+        return pl.concat([merged, changed.filter(pl.col(START) > last)])
 
     def _open_from(self, watermark_us: int | None) -> int | None:
         return None if watermark_us is None else self.span.closed_before(watermark_us)
@@ -136,20 +146,34 @@ class Window(StatefulOperator):
         closing = TableDelta(changed.filter(pl.col(START) < low))
         return table.apply(closing).between(None, low).sort(START, *self.key)
 
-    def _changed(self, panes: pl.DataFrame, low: int | None) -> pl.DataFrame:
-        """The epoch's own parts per key and open window."""
+    def _changed(self, batch: Batch, open_from: int | None) -> pl.DataFrame:
+        """The epoch's own parts per key and open window, grouped by one integer for key and window."""
+        panes = batch.frame
+        parts = all_partial_columns(self.aggregates)
+        if not panes.height:
+            schema = {name: panes.schema[name] for name in (*self.key, *parts)}
+            return pl.DataFrame(schema=schema | {START: pl.Int64()}).select(*self.key, START, *parts)
         size, slide = self.span.size_us, self.span.slide_us
-        last = self.span.last_start(pl.col(PANE))
-        columns = [*self.key, *all_partial_columns(self.aggregates)]
+        keys = batch.coded(self.key)
+        counted = panes.select(pl.Series(_CODE, keys.codes), PANE, *parts)
+        last = pl.col(PANE) // slide
+        first, final = panes.select(last.min().alias("first") - (size // slide), last.max().alias("final")).row(0)
+        width = final - first + 1
         pieces = []
         for back in range(-(-size // slide)):
-            start = last - back * slide
-            condition = start + size > pl.col(PANE)
-            if low is not None:
-                condition &= start >= low
-            pieces.append(panes.filter(condition).select(*columns, start.alias(START)))
-        hits = pl.concat(pieces) if len(pieces) > 1 else pieces[0]
-        return hits.group_by(*self.key, START, maintain_order=True).agg(merge_expressions(self.aggregates))
+            index = last - back
+            condition = index * slide + size > pl.col(PANE)
+            if open_from is not None:
+                condition &= index * slide >= open_from
+            piece = counted.lazy().filter(condition).select((pl.col(_CODE) * width + (index - first)).alias(_CODE), *parts)
+            pieces.append(piece)
+        grouped: pl.DataFrame = (
+            pl.concat(pieces).group_by(_CODE, maintain_order=True).agg(merge_expressions(self.aggregates)).collect()
+        )
+        code = grouped.get_column(_CODE).to_numpy()
+        starts = pl.Series(START, (code % width + first) * slide)
+        found: pl.DataFrame = keys.keys[code // width]
+        return found.with_columns(starts, *grouped.drop(_CODE).get_columns())
 
     def _output(self, rows: pl.DataFrame) -> pl.DataFrame:
         start = pl.col(START)

@@ -89,9 +89,7 @@ def _steps(graph: LatencyGraph, place: _Place, steps: dict[int, list[Step]]) -> 
     return _receiving_steps(cut, latencies, costs, weight, limit)
 
 
-def _uncut_costs(
-    graph: LatencyGraph, place: _Place, steps: dict[int, list[Step]]
-) -> tuple[list[float], list[float]]:
+def _uncut_costs(graph: LatencyGraph, place: _Place, steps: dict[int, list[Step]]) -> tuple[list[float], list[float]]:
     """Cost of the subtree by its top's latency, the top not being cut, at every latency where the cost may change."""
     weight = graph.weights[place.vertex]
     limit = min([graph.limits[place.vertex], *(steps[other][-1].latency for other in place.after)])
@@ -107,8 +105,7 @@ def _uncut_costs(
     rises: list[tuple[float, float]] = []
     for other in place.after:
         rises += [
-            (earlier.latency, step.cost - earlier.cost)
-            for earlier, step in zip(steps[other], steps[other][1:], strict=False)
+            (earlier.latency, step.cost - earlier.cost) for earlier, step in zip(steps[other], steps[other][1:], strict=False)
         ]
     points = sorted({weight, limit, *(at for at, _ in falls), *(at for at, _ in rises)})
     points = points[bisect_left(points, weight) : bisect_right(points, limit)]
@@ -134,9 +131,7 @@ def _delivering_steps(cut: float, latencies: Sequence[float], costs: Sequence[fl
     return steps
 
 
-def _receiving_steps(
-    cut: float, latencies: Sequence[float], costs: Sequence[float], weight: float, limit: float
-) -> list[Step]:
+def _receiving_steps(cut: float, latencies: Sequence[float], costs: Sequence[float], weight: float, limit: float) -> list[Step]:
     """Steps by received latency: the last one that a step holds for, so a lookup takes the first at or above."""
     steps = [Step(max(limit - weight, 0.0), cut, CUT)]
     for latency, cost in zip(reversed(latencies), reversed(costs), strict=True):

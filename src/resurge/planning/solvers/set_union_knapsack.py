@@ -30,9 +30,7 @@ class SetUnionKnapsack:
     shares: Floats
 
     @classmethod
-    def of(
-        cls, values: list[float], weights: list[float], elements_of: list[list[int]], limit: float
-    ) -> "SetUnionKnapsack":
+    def of(cls, values: list[float], weights: list[float], elements_of: list[list[int]], limit: float) -> "SetUnionKnapsack":
         """Build a problem from plain lists: the elements that each item needs, without repetition."""
         starts = np.zeros(len(elements_of) + 1, dtype=np.int64)
         np.cumsum([len(needed) for needed in elements_of], out=starts[1:])
@@ -79,11 +77,13 @@ class SetUnionKnapsack:
     def completed_by(self, union: Flags) -> Flags:
         """Every item all of whose elements are in the union."""
         missing = np.bincount(self.item_of_entry, weights=~union[self.elements], minlength=self.item_count)
-        return missing == 0
+        complete: Flags = missing == 0
+        return complete
 
     def sums_over_elements(self, numbers: Floats) -> Floats:
         """For each item, the sum of the numbers of its elements."""
-        return np.bincount(self.item_of_entry, weights=numbers[self.elements], minlength=self.item_count)
+        sums = np.bincount(self.item_of_entry, weights=numbers[self.elements], minlength=self.item_count)
+        return sums.astype(np.float64)
 
     def weight_of(self, chosen: Flags) -> float:
         """The weight of the union of the chosen items."""
@@ -156,7 +156,5 @@ def _assemble(
     if not merge_items:
         # Weighted by weight / shares, the merged element has the same density as its parts.
         shares = np.array([problem.shares[same[0]] for same in merged.values()], dtype=np.float64)
-        reduced = SetUnionKnapsack(
-            reduced.values, reduced.weights, reduced.starts, reduced.elements, reduced.limit, shares
-        )
+        reduced = SetUnionKnapsack(reduced.values, reduced.weights, reduced.starts, reduced.elements, reduced.limit, shares)
     return Reduction(reduced, group_of_item)

@@ -37,7 +37,6 @@ class _Pass:
 
     def __init__(self, problem: SetUnionKnapsack, chosen: Flags, prices: Floats) -> None:
         union = problem.union_of(chosen)
-        open_weights = np.where(union, 0.0, problem.weights)
         priced = np.where(union, 0.0, prices / np.maximum(problem.shares, 1.0))
         self.problem = problem
         self.chosen = chosen
@@ -46,16 +45,13 @@ class _Pass:
         self.weights: list[float] = problem.weights.tolist()
         self.priced: list[float] = priced.tolist()
         self.is_open: list[bool] = (~union).tolist()
-        self.remaining: list[float] = problem.sums_over_elements(open_weights).tolist()
         self.denominators: list[float] = problem.sums_over_elements(priced).tolist()
         open_entries = (~union[problem.elements]).astype(np.float64)
         self.missing: list[float] = np.bincount(
             problem.item_of_entry, weights=open_entries, minlength=problem.item_count
         ).tolist()
         self.settled: list[bool] = chosen.tolist()
-        self.heap = [
-            (-self._density(item), item) for item in range(problem.item_count) if not self.settled[item]
-        ]
+        self.heap = [(-self._density(item), item) for item in range(problem.item_count) if not self.settled[item]]
         heapq.heapify(self.heap)
 
     def _density(self, item: int) -> float:

@@ -1,9 +1,12 @@
 """The epoch loop: log what an epoch reads, run it as one Spark job, log its commit, show its output, checkpoint."""
 
+import hashlib
 import secrets
+import shutil
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from resurge.connectors.contracts import Offset, Sink, StagedPart
 from resurge.errors import JobError, ResurgeError
@@ -51,7 +54,7 @@ class Progress:
     reached: dict[str, Offset] = field(default_factory=dict)
     watermarks_us: dict[str, int] = field(default_factory=dict)
     last_checkpoint: int = 0
-    pace: Pace = Pace()
+    pace: Pace = field(default_factory=Pace)
 
 
 class Engine:
@@ -65,7 +68,7 @@ class Engine:
         self.program = compile_topology(topology, chained=options.chained)
         self.store = DurableStore(options.url())
         self.journal = Journal(self.store)
-        self.job = f"{topology.name}-{secrets.token_hex(4)}"
+        self.job = ""
         self.progress = Progress()
         self.published: list[CheckpointRecord] = []
         self.partitions: dict[Partition, PartitionState] = {}
@@ -76,9 +79,10 @@ class Engine:
     def start(self) -> None:
         """Take the job over, restore its state and bring it to where the last driver was."""
         claim(self.store, self.topology)
-        records = self.journal.read()
-        self.journal.take_over()
-        found = resumption(self.store, self.journal.read() if not records else records)
+        self.journal.read()
+        generation = self.journal.take_over()
+        self._name_job(generation)
+        found = resumption(self.store, self.journal.records())
         self.sources = Sources(self.topology, self.store)
         for query, sink in self.sinks.items():
             sink.open(query, self.topology.shapes[self.topology.queries[query].operator].schema)
@@ -102,6 +106,13 @@ class Engine:
             self.telemetry.write(Warned(time.time(), warning))
         for planned in found.planned:
             self._replay(planned, found)
+
+    def _name_job(self, generation: int) -> None:
+        """Name this run, and remove what killed drivers of the same job left in the local store of this machine."""
+        place = hashlib.sha256(self.store.url.encode()).hexdigest()[:10]
+        for left in Path(self.options.local_root).glob(f"resurge-{place}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        self.job = f"{place}-{generation}"
 
     def _adopt(self, found: Resumption) -> None:
         checkpoint = found.checkpoint
@@ -154,10 +165,11 @@ class Engine:
         """Checkpoint what the last epochs changed, unless the job failed, and let go of everything."""
         try:
             if not reason and self.options.checkpoint_interval and self.progress.epoch > self.progress.last_checkpoint:
-                self._checkpoint_now()
+                self.checkpoint()
         finally:
             self.sources.stop()
             self.runner.close()
+            shutil.rmtree(self._local_folder(), ignore_errors=True)
             self.telemetry.write(JobStopped(time.time(), self.progress.epoch, reason))
 
     def _run_epoch(self, planned: EpochPlanned, *, show: bool, is_committed: bool, limit: int | None = None) -> None:
@@ -208,11 +220,14 @@ class Engine:
             epochs[-1].epoch if epochs else self.progress.epoch,
             epochs,
             slots,
-            {name: route for name in self.program.partitioned_operators()},
-            f"{self.options.local_root}/resurge-{self.job}",
+            dict.fromkeys(self.program.partitioned_operators(), route),
+            self._local_folder(),
             self.store.url,
             checkpoint,
         )
+
+    def _local_folder(self) -> str:
+        return f"{self.options.local_root}/resurge-{self.job}"
 
     def _advance(self, planned: EpochPlanned, reports: list[SlotReport]) -> None:
         """The epoch ran: its versions are the partitions' versions now."""
@@ -247,7 +262,7 @@ class Engine:
         for part in parts:
             self.sinks[part.query].discard([part])
 
-    def _checkpoint_now(self) -> None:
+    def checkpoint(self) -> None:
         """A job without epochs, which only saves every partition's state."""
         reports = self._run_job([], [], True)
         for report in reports:

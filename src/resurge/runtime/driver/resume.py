@@ -55,7 +55,9 @@ def _newest_whole(
             manifest = read_manifest(store, record)
             verify(store, manifest)
         except CorruptFileError as error:
-            instead = f"the checkpoint of epoch {ordered[index + 1].epoch}" if index + 1 < len(ordered) else "the beginning of the job"
+            instead = (
+                f"the checkpoint of epoch {ordered[index + 1].epoch}" if index + 1 < len(ordered) else "the beginning of the job"
+            )
             warnings.append(f"checkpoint of epoch {record.epoch} cannot be used: {error}; going back to {instead}")
             continue
         return manifest, ordered[index:]

@@ -70,7 +70,9 @@ def verify(store: DurableStore, manifest: CheckpointManifest) -> None:
                 raise CorruptFileError(f"{store.path(segment)} does not fit its checksum: the file is torn or was altered")
 
 
-def forget(store: DurableStore, dropped: Iterable[CheckpointRecord], kept: Iterable[CheckpointManifest], before_epoch: int) -> None:
+def forget(
+    store: DurableStore, dropped: Iterable[CheckpointRecord], kept: Iterable[CheckpointManifest], before_epoch: int
+) -> None:
     """Delete dropped manifests, then segments that no kept checkpoint needs and that are older than the newest one."""
     needed = {segment for manifest in kept for segment in manifest.segments()}
     for record in dropped:

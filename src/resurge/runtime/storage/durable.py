@@ -69,7 +69,11 @@ class DurableStore:
         """The files in a folder, sorted; a folder that is not there has none. Unfinished writes are left out."""
         with self._explained("list", folder):
             try:
-                found = self.filesystem.ls(self.path(folder), detail=True, refresh=True) if not self.is_local else self._listed(folder)
+                found = (
+                    self.filesystem.ls(self.path(folder), detail=True, refresh=True)
+                    if not self.is_local
+                    else self._listed(folder)
+                )
             except FileNotFoundError:
                 return []
         files = [entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == "file"]

@@ -43,7 +43,9 @@ def read_identity(store: DurableStore) -> JobIdentity | None:
     try:
         return msgspec.json.decode(store.read(paths.JOB), type=JobIdentity)
     except msgspec.DecodeError as error:
-        raise CorruptFileError(f"{store.path(paths.JOB)} cannot be read: {error}; restore it from a copy, or start a new job") from error
+        raise CorruptFileError(
+            f"{store.path(paths.JOB)} cannot be read: {error}; restore it from a copy, or start a new job"
+        ) from error
 
 
 def claim(store: DurableStore, topology: Topology) -> None:
@@ -60,7 +62,9 @@ def refuse_difference(known: JobIdentity, wanted: JobIdentity, url: str) -> None
     """Say the first thing that differs, what is expected and what to do."""
     advice = f"restore the old one, or start a new job with another checkpoint URL than {url}"
     if known.topology != wanted.topology:
-        raise IncompatibleJobError(f"the topology is called {wanted.topology!r}, but the checkpointed job {known.topology!r}: {advice}")
+        raise IncompatibleJobError(
+            f"the topology is called {wanted.topology!r}, but the checkpointed job {known.topology!r}: {advice}"
+        )
     if known.key_groups != wanted.key_groups:
         raise IncompatibleJobError(
             f"the topology asks for {wanted.key_groups} key groups, but its checkpoint has {known.key_groups}; "

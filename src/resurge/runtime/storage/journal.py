@@ -4,6 +4,7 @@ A driver that finds its next number taken has been superseded: it stops without 
 """
 
 import zlib
+
 import msgspec
 
 from resurge.connectors.contracts import Offset, StagedPart
@@ -64,7 +65,11 @@ class Journal:
             number = paths.number_of(name)
             if number is not None:
                 self._note(number, self._decode(name))
-        return list(self._kinds.values())
+        return self.records()
+
+    def records(self) -> list[Record]:
+        """What has been read and written so far, in order."""
+        return [self._kinds[number] for number in sorted(self._kinds)]
 
     def take_over(self) -> int:
         """Begin a new generation; whoever ran the job before will find its next record taken."""
@@ -121,4 +126,3 @@ class Journal:
 def _encode(record: Record) -> bytes:
     body = msgspec.json.encode(record)
     return b"%08x\n%s" % (zlib.crc32(body), body)
-

@@ -40,5 +40,5 @@ def local_segment(epoch: int, attempt: str, slot: int) -> str:
 
 def number_of(path: str) -> int | None:
     """The number that a file name begins with, or None for a file that is not ours."""
-    stem = path.rsplit("/", 1)[-1].split(".")[0].split("-")[0]
+    stem = path.rsplit("/", 1)[-1].split(".", maxsplit=1)[0].split("-", maxsplit=1)[0]
     return int(stem) if stem.isdigit() else None

@@ -215,7 +215,9 @@ class LevelTask:
         try:
             made = operator.apply(frame, self._context(node, epoch))
         except Exception as error:
-            raise JobError(f"operator {operator.name!r} failed in epoch {epoch.epoch}: {type(error).__name__}: {error}") from error
+            raise JobError(
+                f"operator {operator.name!r} failed in epoch {epoch.epoch}: {type(error).__name__}: {error}"
+            ) from error
         wanted = self.program.topology.shapes[operator.name].schema
         if made.schema != wanted:
             raise JobError(
@@ -281,7 +283,13 @@ def _queries_by_node(program: Program) -> dict[int, list[tuple[str, int]]]:
 
 
 def _without_time(good: pl.DataFrame, bad: pl.DataFrame, source: SourceOperator) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """A row without event time is malformed."""
+    """A row without event time is malformed; malformed rows fail the job unless the source routes them."""
+    if bad.height and not source.routes_bad_rows:
+        first = bad.row(0, named=True)
+        raise BadRowError(
+            f"source {source.name!r}: {bad.height} malformed rows, the first at {first['location']}: {first['row']} ({first['error']}); "
+            "expected rows that fit the schema: mend them, or route bad rows to a side output with bad_rows='route'"
+        )
     if source.event_time is None or not good.get_column(source.event_time).null_count():
         return good, bad
     missing = good.filter(pl.col(source.event_time).is_null())

@@ -1,6 +1,7 @@
 """Packets: everything that one task sends to one slot, as one blob of Arrow tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -138,7 +139,7 @@ def _distribute(
 
 
 def _sliced(frame: pl.DataFrame, pieces: list[tuple[int, int]]) -> pl.DataFrame:
-    if all(left[1] == right[0] for left, right in zip(pieces, pieces[1:], strict=False)):
+    if all(left[1] == right[0] for left, right in pairwise(pieces)):
         return frame.slice(pieces[0][0], pieces[-1][1] - pieces[0][0])
     return pl.concat([frame.slice(start, end - start) for start, end in pieces])
 

@@ -12,7 +12,16 @@ from resurge.operators.state import KeyedTable, State, TableSpec
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.node_store import NodeStore
-from resurge.runtime.storage.runs import RunRef, SavedRun, SavedState, SavedTable, SegmentWriter, load_state, save_durably, save_locally
+from resurge.runtime.storage.runs import (
+    RunRef,
+    SavedRun,
+    SavedState,
+    SavedTable,
+    SegmentWriter,
+    load_state,
+    save_durably,
+    save_locally,
+)
 from resurge.runtime.worker.messages import JobPlan, PartitionReport, PartitionWork
 
 

@@ -11,6 +11,7 @@ import msgspec
 from resurge.runtime.worker.level import JobCode, LevelTask
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 
+_JOBS_KEPT = 4
 _CODE: dict[str, JobCode] = {}
 _plans = msgspec.msgpack.Decoder(JobPlan)
 _reports = msgspec.msgpack.Decoder(SlotReport)
@@ -54,7 +55,8 @@ class LevelFunction:
 
     def _code(self) -> JobCode:
         if self.job not in _CODE:
-            _CODE.clear()
+            while len(_CODE) >= _JOBS_KEPT:
+                _CODE.pop(next(iter(_CODE)))
             _CODE[self.job] = pickle.loads(self.code.value)
         return _CODE[self.job]
 

@@ -1,0 +1,1 @@
+"""Benchmarks: each compares inside one run, because machines are shared and noisy."""

@@ -1,0 +1,133 @@
+"""One measured system per process: `python -m resurge.benchmarks.systems SYSTEM ...` prints seconds per epoch as JSON."""
+
+import json
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from resurge.benchmarks.workload import FILES_PER_EPOCH, Workload, exploded, topology, window_s
+
+STATE_STORES = {
+    "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+}
+WATERMARK_S = 10
+
+
+def resurge_epochs(workload: Workload, queries: int, checkpoint_interval: int = 10) -> list[float]:
+    """Seconds per epoch in Resurge on local Spark."""
+    from resurge.runtime.driver.engine import Engine, run_until_done
+    from resurge.runtime.driver.options import RunOptions
+    from resurge.runtime.driver.session import open_session
+    from resurge.runtime.driver.spark_runner import SparkRunner
+    from resurge.telemetry.events import EpochFinished
+    from resurge.telemetry.log import TelemetryLog
+
+    spark = open_session(f"local[{workload.cores}]", "throughput")
+    telemetry = TelemetryLog()
+    finished: list[float] = []
+    telemetry.listeners.append(lambda event: finished.append(event.at_s) if isinstance(event, EpochFinished) else None)
+    with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
+        options = RunOptions(folder, interval_s=0, checkpoint_interval=checkpoint_interval)
+        engine = Engine(topology(workload, queries), SparkRunner(spark), options, telemetry)
+        began = time.time()
+        run_until_done(engine, until_idle=True)
+    spark.stop()
+    # From end to end, so that planning, committing and checkpointing count too.
+    return [end - start for start, end in zip([began, *finished], finished, strict=False)]
+
+
+def structured_streaming_epochs(workload: Workload, queries: int, store: str) -> list[float]:
+    """Seconds per epoch in Structured Streaming: every query its own stream, all running together."""
+    from pyspark.sql import functions as f
+
+    from resurge.runtime.driver.session import open_session
+
+    settings = {
+        "spark.sql.streaming.stateStore.providerClass": STATE_STORES[store],
+        "spark.sql.shuffle.partitions": str(workload.cores),
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    }
+    spark = open_session(f"local[{workload.cores}]", "structured-streaming", settings)
+    running: list[Any] = []
+    with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
+        for query in range(queries):
+            size, slide = window_s(query)
+            posts = (
+                spark.readStream.schema("ts TIMESTAMP, tags ARRAY<STRING>")
+                .option("maxFilesPerTrigger", FILES_PER_EPOCH)
+                .parquet(str(workload.folder))
+            )
+            tags = posts.select("ts", f.explode("tags").alias("tag")).withWatermark("ts", f"{WATERMARK_S} seconds")
+            counts = tags.groupBy(f.window("ts", f"{size} seconds", f"{slide} seconds"), "tag").count()
+            writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", f"{folder}/{query}")
+            running.append(writer.trigger(availableNow=True).start())
+        for stream in running:
+            stream.awaitTermination()
+        ends = [_batch_ends(stream.recentProgress) for stream in running]
+    spark.stop()
+    # An epoch is over when the slowest query has finished it.
+    last = [max(moments) for moments in zip(*ends, strict=False)]
+    return [after - before for before, after in pairwise(last)]
+
+
+def _batch_ends(progress: list[Any]) -> list[float]:
+    from datetime import datetime
+
+    ends = []
+    for batch in progress:
+        if batch["numInputRows"]:
+            began = datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00")).timestamp()
+            ends.append(began + batch["durationMs"]["triggerExecution"] / 1000)
+    return ends
+
+
+def polars_epochs(workload: Workload, queries: int) -> list[float]:
+    """Seconds per epoch in plain Polars: shared panes, state in memory, no fault tolerance, no engine. The ceiling."""
+    import polars as pl
+
+    paths = workload.paths()
+    states: dict[int, pl.DataFrame] = {}
+    took = []
+    for epoch in range(workload.epochs):
+        began = time.perf_counter()
+        posts = pl.concat([pl.read_parquet(path) for path in paths[epoch * FILES_PER_EPOCH : (epoch + 1) * FILES_PER_EPOCH]])
+        panes = exploded(posts).group_by("tag", pl.col("ts").dt.epoch("s").alias("pane")).agg(pl.len().cast(pl.Int64).alias("n"))
+        watermark = int(panes.select(pl.col("pane").max()).item()) - WATERMARK_S
+        for query in range(queries):
+            states[query] = _windows(panes, states.get(query), *window_s(query), watermark)
+        took.append(time.perf_counter() - began)
+    return took
+
+
+def _windows(panes: Any, state: Any, size: int, slide: int, watermark: int) -> Any:
+    import polars as pl
+
+    last = pl.col("pane") // slide * slide
+    hits = [
+        panes.filter(last - back * slide + size > pl.col("pane")).select("tag", (last - back * slide).alias("start"), "n")
+        for back in range(-(-size // slide))
+    ]
+    pieces = hits if state is None else [state, *hits]
+    counted = pl.concat(pieces).group_by("tag", "start").agg(pl.col("n").sum())
+    return counted.filter(pl.col("start") + size > watermark)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure one system."""
+    system, folder, posts, per_epoch, cores, queries = arguments[:6]
+    workload = Workload(Path(folder), int(posts), int(per_epoch), int(cores))
+    if system == "resurge":
+        took = resurge_epochs(workload, int(queries))
+    elif system == "polars":
+        took = polars_epochs(workload, int(queries))
+    else:
+        took = structured_streaming_epochs(workload, int(queries), system)
+    print(json.dumps(took))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

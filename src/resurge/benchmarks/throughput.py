@@ -1,0 +1,43 @@
+"""Resurge against Structured Streaming and plain Polars, on the same files, one after another on the same machine."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from resurge.benchmarks.workload import Workload, steady_rate
+from resurge.errors import JobError
+
+SYSTEMS = ("resurge", "hdfs", "rocksdb", "polars")
+
+
+def measure(workload: Workload, queries: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Posts per second of every system for a number of queries, and the ratios."""
+    rates = {}
+    for system in SYSTEMS:
+        tell(f"{system}, {queries} queries")
+        rates[system] = steady_rate(_seconds_per_epoch(system, workload, queries), workload.posts_per_epoch)
+    best = max(rates["hdfs"], rates["rocksdb"])
+    return {
+        "queries": queries,
+        "resurge": round(rates["resurge"]),
+        "structured_streaming": {"hdfs": round(rates["hdfs"]), "rocksdb": round(rates["rocksdb"])},
+        "polars": round(rates["polars"]),
+        "ratio": round(rates["resurge"] / best, 2),
+        "ceiling": round(rates["resurge"] / rates["polars"], 3),
+    }
+
+
+def _seconds_per_epoch(system: str, workload: Workload, queries: int) -> list[float]:
+    """A process of its own per system, so that none inherits another's warm or worn JVM."""
+    threads = str(workload.cores) if system == "polars" else "1"
+    numbers = [workload.posts, workload.posts_per_epoch, workload.cores, queries]
+    command = [sys.executable, "-m", "resurge.benchmarks.systems", system, str(workload.folder), *map(str, numbers)]
+    environment = os.environ | {"POLARS_MAX_THREADS": threads}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        raise JobError(f"measuring {system} failed: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
+    took: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return took

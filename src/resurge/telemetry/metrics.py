@@ -1,0 +1,304 @@
+"""Metrics as pure functions of telemetry: everything that a view, a report or an experiment shows is computed here.
+
+Functions of events make series of points; functions of points (relative latency, availability, outage) do not care which
+events the points came from.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from resurge.telemetry.events import CheckpointFinished, EpochFinished, Event, JobStarted, JobStopped, Warned
+
+AVAILABLE_BELOW = 1.2
+
+
+class Point(NamedTuple):
+    """A value at a moment."""
+
+    at_s: float
+    value: float
+
+
+class Band(NamedTuple):
+    """Median and 99th percentile at a moment."""
+
+    at_s: float
+    p50: float
+    p99: float
+
+
+class Spread(NamedTuple):
+    """Median and 99th percentile of some values, and how many there were."""
+
+    p50: float
+    p99: float
+    values: int
+
+
+class Interval(NamedTuple):
+    """Whether a query was available between two moments."""
+
+    start_s: float
+    end_s: float
+    is_available: bool
+
+
+Series = Sequence[Point]
+
+
+@dataclass(frozen=True)
+class QuerySummary:
+    """What a query did in a run."""
+
+    query: str
+    priority: int
+    rows: int
+    latency_s: Spread | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a job stands at a moment; what is not known yet is None."""
+
+    job: str
+    epoch: int
+    rows: int
+    rows_per_s: float | None
+    latency_s: Spread | None
+    lag_rows: int | None
+    row_limit: int | None
+    state_rows: int
+    state_bytes: int
+    checkpoint_epoch: int | None
+    checkpoint_age_s: float | None
+    late_rows: int
+    bad_rows: int
+    queries: tuple[QuerySummary, ...]
+
+
+def finished_epochs(events: Iterable[Event], *, replayed: bool = False) -> list[EpochFinished]:
+    """The epochs in the order in which they finished; those run again after a restart only when asked for."""
+    return [event for event in events if isinstance(event, EpochFinished) and (replayed or not event.replayed)]
+
+
+def priorities(events: Iterable[Event]) -> dict[str, int]:
+    """Every query's priority, as the last driver that ran it declared."""
+    found: dict[str, int] = {}
+    for event in events:
+        if isinstance(event, JobStarted):
+            found |= event.priorities
+    return found
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """Median and 99th percentile, or None of no values.
+
+    >>> spread([1.0, 2.0, 3.0])
+    Spread(p50=2.0, p99=2.98, values=3)
+    """
+    known = list(values)
+    if not known:
+        return None
+    p50, p99 = np.quantile(known, (0.5, 0.99))
+    return Spread(float(p50), float(p99), len(known))
+
+
+def latency(events: Iterable[Event]) -> dict[str, Series]:
+    """Per query, how long after its arrival each epoch's output was shown, in seconds; replayed epochs are left out."""
+    found: dict[str, list[Point]] = {}
+    for epoch in finished_epochs(events):
+        for query, seconds in epoch.latency_s.items():
+            found.setdefault(query, []).append(Point(epoch.at_s, seconds))
+    return dict(found)
+
+
+def latency_spread(events: Iterable[Event]) -> dict[str, Spread]:
+    """Per query, median and 99th percentile of its latency."""
+    spreads = {query: spread(point.value for point in points) for query, points in latency(events).items()}
+    return {query: found for query, found in spreads.items() if found is not None}
+
+
+def query_rows(events: Iterable[Event]) -> dict[str, int]:
+    """Rows shown by each query; an epoch that was run again counts once."""
+    per_epoch: dict[tuple[str, int], int] = {}
+    for epoch in finished_epochs(events, replayed=True):
+        for query, rows in epoch.query_rows.items():
+            per_epoch[query, epoch.epoch] = max(rows, per_epoch.get((query, epoch.epoch), 0))
+    totals: dict[str, int] = {}
+    for (query, _), rows in per_epoch.items():
+        totals[query] = totals.get(query, 0) + rows
+    return totals
+
+
+def rows_read(events: Iterable[Event]) -> int:
+    """Input rows; an epoch that was run again counts once."""
+    return sum({epoch.epoch: epoch.rows_read for epoch in finished_epochs(events, replayed=True)}.values())
+
+
+def throughput(events: Iterable[Event]) -> Series:
+    """Input rows per second as they went by, pauses between epochs included; a driver's first epoch counts its own time."""
+    points = []
+    previous_s: float | None = None
+    for event in events:
+        if isinstance(event, JobStarted):
+            previous_s = None
+        if not isinstance(event, EpochFinished):
+            continue
+        since_s = event.took_s if previous_s is None else max(event.at_s - previous_s, event.took_s)
+        previous_s = event.at_s
+        if since_s > 0 and not event.replayed:
+            points.append(Point(event.at_s, event.rows_read / since_s))
+    return points
+
+
+def pace(events: Iterable[Event]) -> Series:
+    """Input rows per second of work: how fast each epoch was while it ran."""
+    return [Point(e.at_s, e.rows_read / e.took_s) for e in finished_epochs(events) if e.took_s > 0 and e.rows_read]
+
+
+def steady_rows_per_s(events: Iterable[Event]) -> float | None:
+    """The steady pace: the median over the last half of the epochs, which warming up does not touch."""
+    points = pace(events)
+    half = points[len(points) // 2 :]
+    return float(np.median([point.value for point in half])) if half else None
+
+
+def lag(events: Iterable[Event]) -> Series:
+    """Rows that waited after each epoch, where the sources could tell."""
+    return [Point(e.at_s, e.lag_rows) for e in finished_epochs(events, replayed=True) if e.lag_rows is not None]
+
+
+def state_bytes(events: Iterable[Event]) -> Series:
+    """State held after each epoch."""
+    return [Point(e.at_s, e.state_bytes) for e in finished_epochs(events, replayed=True)]
+
+
+def checkpoint_times(events: Iterable[Event]) -> Series:
+    """When global checkpoints were published, and of which epoch they are."""
+    return [Point(event.at_s, event.epoch) for event in events if isinstance(event, CheckpointFinished)]
+
+
+def checkpoint_age_s(events: Iterable[Event], now_s: float) -> float | None:
+    """How old the last global checkpoint is; None if there is none."""
+    times = checkpoint_times(events)
+    return max(0.0, now_s - times[-1].at_s) if times else None
+
+
+def warnings(events: Iterable[Event]) -> list[Warned]:
+    """What went wrong and was dealt with."""
+    return [event for event in events if isinstance(event, Warned)]
+
+
+def rolling(points: Series, length: int) -> list[Band]:
+    """Median and 99th percentile of the last `length` points, at every point."""
+    values = np.array([point.value for point in points], dtype=np.float64)
+    bands = []
+    for index, point in enumerate(points[: length - 1]):
+        bands.append(Band(point.at_s, *map(float, np.quantile(values[: index + 1], (0.5, 0.99)))))
+    if len(points) >= length:
+        low, high = np.quantile(np.lib.stride_tricks.sliding_window_view(values, length), (0.5, 0.99), axis=1)
+        bands += [
+            Band(point.at_s, float(p50), float(p99)) for point, p50, p99 in zip(points[length - 1 :], low, high, strict=True)
+        ]
+    return bands
+
+
+def relative(points: Series, before_s: float) -> Series:
+    """Latency after a moment as a multiple of the median before it; empty if nothing is known from before."""
+    usual = spread(point.value for point in points if point.at_s < before_s)
+    if usual is None or usual.p50 <= 0:
+        return []
+    return [Point(point.at_s, point.value / usual.p50) for point in points if point.at_s >= before_s]
+
+
+def availability(
+    relative_latency: Series, start_s: float, end_s: float, interval_s: float, threshold: float = AVAILABLE_BELOW
+) -> list[Interval]:
+    """For each interval, whether the average relative latency was below the threshold; a query that shows nothing is not."""
+    if interval_s <= 0:
+        raise ValueError(f"the interval is {interval_s} s; expected more than zero")
+    intervals = []
+    for index in range(int(np.ceil((end_s - start_s) / interval_s))):
+        low, high = start_s + index * interval_s, min(start_s + (index + 1) * interval_s, end_s)
+        shown = [point.value for point in relative_latency if low <= point.at_s < high]
+        intervals.append(Interval(low, high, bool(shown) and sum(shown) / len(shown) < threshold))
+    return intervals
+
+
+def outage_s(intervals: Iterable[Interval]) -> float:
+    """How long a query was not available."""
+    return sum(interval.end_s - interval.start_s for interval in intervals if not interval.is_available)
+
+
+def outage_area(per_query: Mapping[str, Iterable[Interval]], query_priorities: Mapping[str, int]) -> float:
+    """The sum over queries of priority times time not available, in seconds.
+
+    >>> outage_area({"q": [Interval(0, 4, False), Interval(4, 8, True)]}, {"q": 3})
+    12
+    """
+    return sum(query_priorities.get(query, 1) * outage_s(intervals) for query, intervals in per_query.items())
+
+
+def summaries(events: Sequence[Event]) -> list[QuerySummary]:
+    """All queries, the most valuable first."""
+    ranks, rows, latencies = priorities(events), query_rows(events), latency_spread(events)
+    names = sorted({*ranks, *rows}, key=lambda name: (-ranks.get(name, 1), name))
+    return [QuerySummary(name, ranks.get(name, 1), rows.get(name, 0), latencies.get(name)) for name in names]
+
+
+def snapshot(events: Sequence[Event], now_s: float) -> Snapshot:
+    """Where the job stands after these events."""
+    started = [event for event in events if isinstance(event, JobStarted)]
+    epochs = finished_epochs(events, replayed=True)
+    newest = epochs[-1] if epochs else None
+    rates = throughput(events)
+    checkpoints = checkpoint_times(events)
+    return Snapshot(
+        job=started[-1].job if started else "",
+        epoch=newest.epoch if newest else (started[-1].checkpoint_epoch if started else 0),
+        rows=rows_read(events),
+        rows_per_s=rates[-1].value if rates else None,
+        latency_s=spread(point.value for points in latency(events).values() for point in points),
+        lag_rows=newest.lag_rows if newest else None,
+        row_limit=newest.row_limit if newest else None,
+        state_rows=newest.state_rows if newest else 0,
+        state_bytes=newest.state_bytes if newest else 0,
+        checkpoint_epoch=int(checkpoints[-1].value) if checkpoints else None,
+        checkpoint_age_s=checkpoint_age_s(events, now_s),
+        late_rows=sum(sum(epoch.late_rows.values()) for epoch in finished_epochs(events)),
+        bad_rows=sum(epoch.bad_rows for epoch in finished_epochs(events)),
+        queries=tuple(summaries(events)),
+    )
+
+
+class RunningTime:
+    """Moments as seconds since the job first started. A pause that the user made by stopping is cut out; an outage is not."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.restarts_s: list[float] = []
+        self._from_s: list[float] = []
+        self._shift_s: list[float] = []
+        stopped_s: float | None = None
+        for event in events:
+            if not self._from_s:
+                self._add(event.at_s, event.at_s)
+            elif isinstance(event, JobStarted):
+                pause_s = max(0.0, event.at_s - stopped_s) if stopped_s is not None else 0.0
+                self._add(event.at_s, self._shift_s[-1] + pause_s)
+                self.restarts_s.append(self.at(event.at_s))
+            stopped_s = event.at_s if isinstance(event, JobStopped) and not event.reason else None
+
+    def at(self, moment_s: float) -> float:
+        """The running time at a moment."""
+        if not self._from_s:
+            return 0.0
+        index = max(0, bisect_right(self._from_s, moment_s) - 1)
+        return moment_s - self._shift_s[index]
+
+    def _add(self, from_s: float, shift_s: float) -> None:
+        self._from_s.append(from_s)
+        self._shift_s.append(shift_s)

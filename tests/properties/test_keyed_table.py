@@ -1,0 +1,105 @@
+"""A keyed table is a dict, whatever the epochs did to it, and whatever the hash."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resurge.operators import state
+from resurge.operators.state import KeyedTable, TableDelta, TableSpec
+
+PLAIN = TableSpec(pl.Schema({"word": pl.String(), "number": pl.Int64(), "value": pl.Int64()}), ("word", "number"))
+IN_KEY = TableSpec(PLAIN.schema, ("word", "number"), "number")
+IN_VALUE = TableSpec(PLAIN.schema, ("word", "number"), "value")
+
+words = st.sampled_from(["a", "b", None])
+numbers = st.integers(0, 5)
+keys = st.tuples(words, numbers)
+deltas = st.lists(
+    st.tuples(
+        st.dictionaries(keys, st.integers(0, 9), max_size=8),
+        st.lists(keys, max_size=4, unique=True),
+        st.none() | st.integers(0, 9),
+    ),
+    max_size=8,
+)
+real_hash = state.hash_rows
+
+
+def poor_hash(frame, key):
+    """Two hashes only, so that most keys share one."""
+    return real_hash(frame, key) % np.uint64(2)
+
+
+def rows_of(items):
+    return pl.DataFrame([(word, number, value) for (word, number), value in items.items()], schema=PLAIN.schema, orient="row")
+
+
+def keys_of(items):
+    return pl.DataFrame(items, schema={"word": pl.String(), "number": pl.Int64()}, orient="row")
+
+
+def check(table, model):
+    """Every way to read the table agrees with the dict."""
+    found = {(word, number): value for word, number, value in table.rows().rows()}
+    assert found == model
+    assert table.rows().height == len(model)
+    wanted = [(word, number) for word in ("b", None, "a", "z") for number in (5, 0, 3, 1, 2, 4)]
+    assert table.contains(keys_of(wanted)).tolist() == [key in model for key in wanted]
+    assert table.lookup(keys_of(wanted)).get_column("value").to_list() == [model.get(key) for key in wanted]
+
+
+@pytest.fixture(params=["good", "poor"], autouse=True, scope="module")
+def hashing(request):
+    """Every law holds when keys collide too."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "poor":
+            patch.setattr(state, "hash_rows", poor_hash)
+        yield
+
+
+@settings(max_examples=60, deadline=None)
+@given(deltas)
+def test_table_is_a_dict(changes):
+    """Upserts and deletes act as on a dict; a key in both is kept; the table before a change stays as it was."""
+    table, model = KeyedTable(PLAIN), {}
+    for upserts, deletes, _ in changes:
+        changed = table.apply(TableDelta(rows_of(upserts), keys_of(deletes)))
+        check(table, model)
+        table, model = changed, {**{key: value for key, value in model.items() if key not in deletes}, **upserts}
+        check(table, model)
+
+
+@pytest.mark.parametrize("spec", [IN_KEY, IN_VALUE], ids=["bucket in key", "bucket in value"])
+@settings(max_examples=60, deadline=None)
+@given(changes=deltas)
+def test_low_hides_rows_for_ever_and_no_older_row_comes_back(spec, changes):
+    """A row is there while its own bucket is not below the highest low so far; what it replaced never is."""
+    table, model, lowest = KeyedTable(spec), {}, -1
+    for upserts, deletes, low in changes:
+        table = table.apply(TableDelta(rows_of(upserts), keys_of(deletes), low))
+        model = {**{key: value for key, value in model.items() if key not in deletes}, **upserts}
+        lowest = max(lowest, -1 if low is None else low)
+        model = {key: value for key, value in model.items() if bucket(spec, key, value) >= lowest}
+        check(table, model)
+        between = {(word, number): value for word, number, value in table.between(2, 5).rows()}
+        assert between == {key: value for key, value in model.items() if 2 <= bucket(spec, key, value) < 5}
+
+
+def bucket(spec, key, value):
+    return key[1] if spec is IN_KEY else value
+
+
+@settings(max_examples=30, deadline=None)
+@given(deltas)
+def test_runs_stay_few_and_have_each_key_once(changes):
+    """Runs are ordered by hash, hold a key once, and each is several times as large as the next."""
+    table = KeyedTable(PLAIN)
+    for upserts, deletes, _ in changes:
+        table = table.apply(TableDelta(rows_of(upserts), keys_of(deletes)))
+        for run in table.runs:
+            assert (np.diff(run.hashes.astype(np.float64)) >= 0).all()
+            assert not run.rows.select("word", "number").is_duplicated().any()
+        heights = [run.height for run in table.runs]
+        assert all(older > state.MERGE_FACTOR * newer for older, newer in zip(heights, heights[1:], strict=False))

@@ -1,0 +1,141 @@
+"""A streaming DataFrame as a source: copied once, logged, read back, also after a restart."""
+
+import os
+import pickle
+import time
+from dataclasses import dataclass, field
+
+import polars as pl
+import pytest
+
+from resurge.connectors.contracts import ReadLimit
+from resurge.connectors.dataframes import dataframe
+from resurge.connectors.reading import read_split
+from resurge.errors import SourceError
+
+SCHEMA = pl.Schema({"id": pl.Int64, "at": pl.Datetime("us")})
+
+
+@dataclass
+class MemoryLog:
+    """A source log in memory."""
+
+    entries: dict[int, bytes] = field(default_factory=dict)
+
+    def create(self, number: int, content: bytes) -> bool:
+        return self.entries.setdefault(number, content) is content
+
+    def read(self, number: int) -> bytes:
+        return self.entries[number]
+
+    def numbers(self) -> list[int]:
+        return sorted(self.entries)
+
+
+@pytest.fixture(scope="module")
+def spark():
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def incoming(tmp_path):
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    return folder
+
+
+def arrive(folder, name, first, rows):
+    lines = "".join(f'{{"id": {i}, "at": "2024-01-01T00:00:{i % 60:02d}Z"}}\n' for i in range(first, first + rows))
+    (folder / f".{name}").write_text(lines)
+    (folder / f".{name}").rename(folder / name)
+
+
+def source_over(folder):
+    return dataframe(
+        lambda spark: spark.readStream.schema("id BIGINT, at TIMESTAMP").option("maxFilesPerTrigger", 1).json(str(folder)),
+        SCHEMA,
+        trigger_interval="100 milliseconds",
+    )
+
+
+def wait_for(log, entries):
+    deadline = time.monotonic() + 40
+    while len(log.entries) < entries:
+        assert time.monotonic() < deadline, f"only {len(log.entries)} of {entries} batches were logged"
+        time.sleep(0.05)
+
+
+def rows(reader, start, end):
+    shipped = pickle.loads(pickle.dumps(reader))
+    return pl.concat(
+        [pl.DataFrame(schema=SCHEMA), *(read_split(shipped, split, SCHEMA)[0] for split in reader.partitions(start, end))]
+    )
+
+
+def test_each_batch_is_copied_once_and_read_back_also_after_a_restart(spark, incoming, tmp_path):
+    """A batch that Spark repeats after a crash is recognised by its number; committed copies are removed."""
+    log, folder = MemoryLog(), str(tmp_path / "copies")
+    source = source_over(incoming)
+    arrive(incoming, "a.json", 0, 3)
+    arrive(incoming, "b.json", 3, 2)
+    reader = source.reader(log)
+    reader.start(spark, folder)
+    wait_for(log, 2)
+    start = reader.initialOffset()
+    end = reader.latest_offset(start, ReadLimit(max_rows=1))
+    assert end == {"batch": 1}, "an epoch takes at least one of Spark's batches, and no more than the limit allows"
+    assert reader.newest_offset(start) == {"batch": 2}
+    everything = rows(reader, start, {"batch": 2})
+    assert sorted(everything["id"].to_list()) == [0, 1, 2, 3, 4]
+    assert everything.schema == SCHEMA and {str(at)[:16] for at in everything["at"]} == {"2024-01-01 00:00"}
+    assert reader.rows_between(start, {"batch": 2}) == 5
+    assert reader.arrival_s(start, {"batch": 2}) == pytest.approx(time.time(), abs=100)
+    reader.stop()
+
+    # Spark forgets that batch 1 was done, as after a crash between our log and its own.
+    (tmp_path / "copies" / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "copies" / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    logged = dict(log.entries)
+    again = source.reader(log)
+    again.start(spark, folder)
+    arrive(incoming, "c.json", 5, 4)
+    wait_for(log, 3)
+    again.stop()
+    assert {number: log.entries[number] for number in logged} == logged
+    assert rows(again, start, {"batch": 2}).equals(everything)
+    assert sorted(rows(again, {"batch": 2}, {"batch": 3})["id"].to_list()) == [5, 6, 7, 8]
+    again.commit({"batch": 2})
+    assert [path.name for path in (tmp_path / "copies" / "batches").iterdir()] == ["0000000002"]
+
+
+def test_what_is_no_stream_or_lacks_a_column_or_has_failed_is_named(spark, incoming, tmp_path):
+    """Each error says what was expected."""
+    folder = str(tmp_path / "copies")
+    with pytest.raises(SourceError, match="expected a streaming one"):
+        dataframe(lambda session: session.range(3), SCHEMA).reader(MemoryLog()).start(spark, folder)
+    with pytest.raises(SourceError, match="has the columns id, but the schema also has at"):
+        dataframe(lambda session: session.readStream.schema("id BIGINT").json(str(incoming)), SCHEMA).reader(MemoryLog()).start(
+            spark, folder
+        )
+    reader = source_over(incoming).reader(MemoryLog())
+    with pytest.raises(SourceError, match=r"before start\(spark, folder\) was called"):
+        reader.latest_offset({"batch": 0}, ReadLimit())
+    reader.start(spark, folder)
+    query = reader._query
+    reader._copy_batch = None
+    query.stop()
+    with pytest.raises(SourceError, match="query has stopped"):
+        reader.latest_offset({"batch": 0}, ReadLimit())

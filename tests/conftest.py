@@ -1,1 +1,1 @@
-"""Makes the helpers that stand beside this file importable from every test."""
+"""Makes the package of helpers beside this file, tests.support, importable from every test."""

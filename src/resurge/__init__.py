@@ -1,0 +1,68 @@
+"""Resurge: many continuous queries on one Spark cluster, exactly once, and back one by one after a failure.
+
+Names are loaded when they are first used: describing a topology needs no Spark, planning not even Polars.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from resurge import errors as errors
+    from resurge.builder import TopologyBuilder as TopologyBuilder
+    from resurge.connectors.dataframes import dataframe as dataframe
+    from resurge.connectors.files import files as files
+    from resurge.connectors.posts import posts as posts
+    from resurge.connectors.python_source import PythonSource as PythonSource
+    from resurge.connectors.rate import rate as rate
+    from resurge.connectors.sinks import CallbackSink as CallbackSink
+    from resurge.connectors.sinks import MemorySink as MemorySink
+    from resurge.connectors.sinks import ParquetSink as ParquetSink
+    from resurge.model.operator import Determinism as Determinism
+    from resurge.model.topology import Topology as Topology
+    from resurge.operators.aggregates import count as count
+    from resurge.operators.aggregates import max_ as max_
+    from resurge.operators.aggregates import mean as mean
+    from resurge.operators.aggregates import min_ as min_
+    from resurge.operators.aggregates import sum_ as sum_
+    from resurge.operators.keyed_state import list_of as list_of
+    from resurge.operators.keyed_state import map_of as map_of
+    from resurge.operators.keyed_state import value_of as value_of
+    from resurge.running import run as run
+
+_HOMES = {
+    "CallbackSink": "resurge.connectors.sinks",
+    "Determinism": "resurge.model.operator",
+    "MemorySink": "resurge.connectors.sinks",
+    "ParquetSink": "resurge.connectors.sinks",
+    "PythonSource": "resurge.connectors.python_source",
+    "Topology": "resurge.model.topology",
+    "TopologyBuilder": "resurge.builder",
+    "count": "resurge.operators.aggregates",
+    "dataframe": "resurge.connectors.dataframes",
+    "files": "resurge.connectors.files",
+    "list_of": "resurge.operators.keyed_state",
+    "map_of": "resurge.operators.keyed_state",
+    "max_": "resurge.operators.aggregates",
+    "mean": "resurge.operators.aggregates",
+    "min_": "resurge.operators.aggregates",
+    "posts": "resurge.connectors.posts",
+    "rate": "resurge.connectors.rate",
+    "run": "resurge.running",
+    "sum_": "resurge.operators.aggregates",
+    "value_of": "resurge.operators.keyed_state",
+}
+__all__ = [*sorted(_HOMES), "errors"]  # noqa: PLE0604 (all are strings)
+
+
+def __getattr__(name: str) -> object:
+    if name == "errors":
+        return import_module("resurge.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'resurge' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -5,10 +5,10 @@ from dataclasses import astuple
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_runner import FOREVER_US, Epoch, run_epochs
 
 from resurge.model.operator import StreamShape
 from resurge.operators.join import IntervalJoin, JoinSpan
+from tests.support.operator_runner import FOREVER_US, Epoch, run_epochs
 
 LEFT = StreamShape(pl.Schema({"note": pl.String(), "user": pl.Int64(), "at": pl.Datetime("us")}), "at")
 RIGHT = StreamShape(pl.Schema({"user": pl.Int64(), "seen": pl.Datetime("us"), "note": pl.String()}), "seen")
@@ -82,7 +82,7 @@ def timely_rows(span, cut, delay):
     return kept
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(epochs, bounded, st.sampled_from(["inner", "left"]), st.integers(0, 15))
 def test_bounded_join_is_the_nested_loop_over_timely_rows(cut, span, how, delay):
     """Every pair of timely rows that match comes out once; a left row that nothing matched comes out once."""

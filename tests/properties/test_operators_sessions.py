@@ -5,11 +5,11 @@ from itertools import pairwise
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_runner import FOREVER_US, Epoch, run_epochs
 
 from resurge.model.operator import StreamShape
 from resurge.operators.aggregates import count, max_, mean, sum_
 from resurge.operators.sessions import SessionWindow
+from tests.support.operator_runner import FOREVER_US, Epoch, run_epochs
 
 SCHEMA = pl.Schema({"user": pl.String(), "amount": pl.Int64(), "at": pl.Datetime("us")})
 SHAPE = StreamShape(SCHEMA, "at")
@@ -52,7 +52,7 @@ def as_sessions(output):
     return [((row[0], row[1]), tuple(row[2:7])) for row in times.rows()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(epochs, st.integers(0, 10))
 def test_final_sessions_equal_those_of_all_timely_rows_whatever_the_cuts(cut, lateness):
     """With a watermark far behind, every row is timely and each session comes out exactly once."""
@@ -65,7 +65,7 @@ def test_final_sessions_equal_those_of_all_timely_rows_whatever_the_cuts(cut, la
     assert all(table.rows().height == 0 for table in result.state.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(epochs, st.integers(0, 10))
 def test_updates_and_retractions_leave_exactly_the_sessions(cut, lateness):
     """Applying each epoch's output to a table by (key, window_start) gives the sessions of the rows so far."""
@@ -82,7 +82,7 @@ def test_updates_and_retractions_leave_exactly_the_sessions(cut, lateness):
         assert table == oracle(seen)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(epochs, st.integers(0, 6), st.integers(0, 10))
 def test_late_rows_are_counted_and_the_rest_is_in_sessions(cut, lateness, delay):
     """Session by session, an operator with a tight watermark does what the one-row-at-a-time definition says."""

@@ -3,10 +3,10 @@
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_runner import FOREVER_US, Epoch, run_epochs
 
 from resurge.model.operator import StreamShape
 from resurge.operators.top_k import TopK
+from tests.support.operator_runner import FOREVER_US, Epoch, run_epochs
 
 SCHEMA = pl.Schema({"window_end": pl.Datetime("us"), "tag": pl.String(), "rows": pl.Int64(), "city": pl.String()})
 SHAPE = StreamShape(SCHEMA, "window_end")
@@ -31,7 +31,7 @@ def ranking(newest, k, descending):
     return sorted(newest, key=place)[:k]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(epochs, st.integers(1, 4), st.booleans())
 def test_ranking_per_group_is_that_of_the_newest_rows(cut, k, descending):
     """After each epoch, exactly the groups whose ranking changed come out, whole and right."""
@@ -50,7 +50,7 @@ def test_ranking_per_group_is_that_of_the_newest_rows(cut, k, descending):
         assert by_group(output, "city") == changed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(epochs, st.integers(1, 3), st.integers(0, 3))
 def test_expired_groups_are_forgotten_and_their_rows_counted(cut, k, lateness):
     """A group lives until the watermark reaches its time plus the lateness."""
@@ -71,7 +71,7 @@ def test_expired_groups_are_forgotten_and_their_rows_counted(cut, k, lateness):
     assert all(table.rows().height == 0 for table in result.state.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(epochs, st.integers(1, 3))
 def test_without_group_columns_everything_is_one_group(cut, k):
     """`per=()` ranks all rows together."""

@@ -135,7 +135,6 @@ def test_what_is_no_stream_or_lacks_a_column_or_has_failed_is_named(spark, incom
         reader.latest_offset({"batch": 0}, ReadLimit())
     reader.start(spark, folder)
     query = reader._query
-    reader._copy_batch = None
     query.stop()
     with pytest.raises(SourceError, match="query has stopped"):
         reader.latest_offset({"batch": 0}, ReadLimit())

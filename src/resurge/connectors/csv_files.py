@@ -13,8 +13,10 @@ from resurge.connectors.locations import read_bytes
 from resurge.connectors.text_records import BYTE_ORDER_MARK, Record, header_record, records_of
 from resurge.errors import SourceError
 
-_DATE_TIMES = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.fZ", "%Y-%m-%d %H:%M", "%Y-%m-%d")
-_DATE_TIME_WITH_ZONE = "%Y-%m-%d %H:%M:%S%.f%#z"
+_INSTANTS = tuple(f"%Y-%m-%d{mark}{time}" for time in ("%H:%M:%S%.f", "%H:%M:%S%.fZ", "%H:%M") for mark in (" ", "T")) + (
+    "%Y-%m-%d",
+)
+_INSTANTS_WITH_ZONE = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z")
 _SHOWN_VALUE_CHARACTERS = 60
 
 
@@ -72,7 +74,7 @@ class CsvTable:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        if not data.strip():
+        if not data or data.isspace():
             return pl.DataFrame(schema=dict.fromkeys(self.schema, pl.String))
         table = arrow_csv.read_csv(
             io.BytesIO(data),
@@ -155,15 +157,18 @@ def cast_text(text: pl.Series, kind: pl.DataType) -> pl.Series:
 
 
 def _cast_instants(text: pl.Series, kind: pl.Datetime) -> pl.Series:
-    spaced = text.str.replace("T", " ", literal=True)
-    naive = spaced.str.to_datetime(_DATE_TIMES[0], time_unit=kind.time_unit, strict=False)
-    for pattern in _DATE_TIMES[1:]:
+    """A value fits at most one pattern, so their order only matters for speed: most columns use one throughout."""
+    first = text.drop_nulls().head(1).to_list()
+    marked = bool(first) and "T" in first[0]
+    naive = pl.Series(text.name, [None], pl.Datetime(kind.time_unit)).new_from_index(0, text.len())
+    for pattern in sorted(_INSTANTS, key=lambda pattern: ("T" in pattern) != marked):
         if naive.null_count() == text.null_count():
             break
-        naive = naive.zip_with(naive.is_not_null(), spaced.str.to_datetime(pattern, time_unit=kind.time_unit, strict=False))
-    if naive.null_count() != text.null_count():
-        zoned = spaced.str.to_datetime(_DATE_TIME_WITH_ZONE, time_unit=kind.time_unit, time_zone="UTC", strict=False)
+        parsed = text.str.to_datetime(pattern, time_unit=kind.time_unit, strict=False)
+        naive = naive.zip_with(naive.is_not_null(), parsed)
+    for pattern in _INSTANTS_WITH_ZONE:
+        if naive.null_count() == text.null_count():
+            break
+        zoned = text.str.to_datetime(pattern, time_unit=kind.time_unit, time_zone="UTC", strict=False)
         naive = naive.zip_with(naive.is_not_null(), zoned.dt.replace_time_zone(None))
-    if kind.time_zone is None:
-        return naive
-    return naive.dt.replace_time_zone("UTC").dt.convert_time_zone(kind.time_zone)
+    return naive if kind.time_zone is None else naive.dt.replace_time_zone("UTC").dt.convert_time_zone(kind.time_zone)

@@ -12,7 +12,7 @@ import polars as pl
 from resurge.connectors.file_ranges import FileRange
 from resurge.connectors.frames import BadRow, conform
 from resurge.connectors.locations import read_bytes
-from resurge.connectors.text_records import BYTE_ORDER_MARK, records_of
+from resurge.connectors.text_records import BYTE_ORDER_MARK, Record, records_of
 
 _INTEGER_BITS = {pl.Int8: 8, pl.Int16: 16, pl.Int32: 32, pl.Int64: 64}
 _UNSIGNED_BITS = {pl.UInt8: 8, pl.UInt16: 16, pl.UInt32: 32, pl.UInt64: 64}
@@ -28,6 +28,7 @@ _PYTHON_TYPES: dict[type[pl.DataType], Any] = {
     pl.Duration: datetime.timedelta,
     pl.Decimal: decimal.Decimal,
 }
+_CONVERSION_ERRORS = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
 
 def is_json_type(kind: Any) -> bool:
@@ -48,25 +49,38 @@ def read_json_lines(part: FileRange, schema: pl.Schema) -> tuple[pl.DataFrame, l
     decoder = _decoder(tuple(schema.items()))
     try:
         return _frame(decoder.decode_lines(data), schema), []
-    except (msgspec.MsgspecError, UnicodeDecodeError, pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
+    except (msgspec.MsgspecError, *_CONVERSION_ERRORS):
         return _read_line_by_line(decoder, data, part, schema)
 
 
 def _read_line_by_line(
     decoder: "msgspec.json.Decoder[Any]", data: bytes, part: FileRange, schema: pl.Schema
 ) -> tuple[pl.DataFrame, list[BadRow]]:
-    good, bad = [], []
+    decoded: list[tuple[Record, Any]] = []
+    bad: list[tuple[Record, Exception]] = []
     for record in records_of(data, part.line_start + 1, "jsonl"):
         if record.fields == 0:
             continue
         try:
-            row = decoder.decode(record.content)
-            _frame([row], schema)
-        except Exception as error:
-            bad.append(BadRow(f"{part.path}:{record.line}", record.text, str(error)))
-        else:
-            good.append(row)
-    return _frame(good, schema), bad
+            decoded.append((record, decoder.decode(record.content)))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            bad.append((record, error))
+    try:
+        frame = _frame([row for _, row in decoded], schema)
+    except _CONVERSION_ERRORS:
+        problems = [(record, row, _conversion_problem(row, schema)) for record, row in decoded]
+        bad.extend((record, problem) for record, _, problem in problems if problem is not None)
+        frame = _frame([row for _, row, problem in problems if problem is None], schema)
+    bad.sort(key=lambda pair: pair[0].line)
+    return frame, [BadRow(f"{part.path}:{record.line}", record.text, str(error)) for record, error in bad]
+
+
+def _conversion_problem(row: Any, schema: pl.Schema) -> Exception | None:
+    try:
+        _frame([row], schema)
+    except _CONVERSION_ERRORS as error:
+        return error
+    return None
 
 
 def _frame(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:

@@ -24,7 +24,7 @@ USERS = 1_000_000
 MAXIMUM_TAGS_PER_POST = 12
 DEFAULT_ZIPF = 0.9
 DEFAULT_VOCABULARY = 1_350_000
-MAXIMUM_VOCABULARY = 20_000_000
+MAXIMUM_VOCABULARY = 4_000_000
 _GUIDE_CELLS = 65_536
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -74,8 +74,10 @@ def vocabulary_for(distinct: int, zipf: float) -> int:
     """
     if (distinct, zipf) == (PUBLISHED_DISTINCT_TAGS, DEFAULT_ZIPF):
         return DEFAULT_VOCABULARY
-    low, high = distinct, MAXIMUM_VOCABULARY
-    if distinct < 1 or expected_distinct(high, zipf) < distinct:
+    low, high = distinct, 2 * distinct
+    while 0 < high < MAXIMUM_VOCABULARY and expected_distinct(high, zipf) < distinct:
+        low, high = high, 2 * high
+    if not 1 <= distinct <= high <= MAXIMUM_VOCABULARY:
         raise TopologyError(
             f"{distinct} distinct tags were asked for with Zipf exponent {zipf}, but {PUBLISHED_TAGS} tags drawn so cannot show "
             "that many: choose a smaller exponent, or fewer distinct tags (at least 1)"

@@ -26,6 +26,11 @@ class TableSpec:
     key: tuple[str, ...]
     bucket: str | None = None
 
+    @property
+    def key_tells_bucket(self) -> bool:
+        """Whether all versions of a row are in one bucket; if not, only the newest version says whether the row is gone."""
+        return self.bucket is None or self.bucket in self.key
+
     def signature(self) -> str:
         """What must not change between two runs of a job."""
         columns = ", ".join(f"{name}: {kind}" for name, kind in self.schema.items())
@@ -112,10 +117,10 @@ class KeyedTable:
     def apply(self, delta: TableDelta) -> "KeyedTable":
         """The table after a change; this one is unchanged."""
         low = delta.low if self.low is None else max(self.low, delta.low if delta.low is not None else self.low)
-        runs = tuple(run for run in self.runs if not _expired(run, low))
+        runs = _unexpired(self.spec, self.runs, low)
         added = _run_of(self.spec, delta, has_older=bool(runs))
-        if added is not None and not _expired(added, low):
-            runs = self._merged((*runs, added), low)
+        if added is not None:
+            runs = self._merged(_unexpired(self.spec, (*runs, added), low), low)
         return KeyedTable(self.spec, runs, low)
 
     def size(self) -> tuple[int, int]:
@@ -147,15 +152,31 @@ class KeyedTable:
             open_rows = open_rows[~hit]
             if not open_rows.size:
                 break
-        if self.spec.bucket is not None and self.low is not None and self.spec.bucket in keys.columns:
-            found &= keys.get_column(self.spec.bucket).to_numpy() >= self.low
+        if self.spec.bucket is not None and self.low is not None:
+            self._hide_expired(self.spec.bucket, self.low, keys, (found, owners, positions))
         return found, owners, positions
+
+    def _hide_expired(
+        self,
+        bucket: str,
+        low: int,
+        keys: pl.DataFrame,
+        where: tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    ) -> None:
+        found, owners, positions = where
+        if self.spec.key_tells_bucket:
+            found &= _alive(keys.get_column(bucket), low)
+            return
+        for index, run in enumerate(self.runs):
+            mine = np.flatnonzero(found & (owners == index))
+            found[mine] = _alive(run.rows.get_column(bucket)[positions[mine]], low)
 
     def _newest(self, condition: pl.Expr | None) -> pl.DataFrame:
         if self.low is not None and self.spec.bucket is not None:
             alive = pl.col(self.spec.bucket) >= self.low
             condition = alive if condition is None else condition & alive
-        pieces = [run.rows if condition is None else run.rows.filter(condition) for run in self.runs]
+        early = condition if self.spec.key_tells_bucket else None
+        pieces = [run.rows if early is None else run.rows.filter(early) for run in self.runs]
         pieces = [piece for piece in pieces if piece.height]
         if not pieces:
             return pl.DataFrame(schema=self.spec.schema)
@@ -163,6 +184,8 @@ class KeyedTable:
             newest = pl.concat(pieces).unique(subset=list(self.spec.key), keep="last", maintain_order=True)
         else:
             newest = pieces[0]
+        if condition is not None and not self.spec.key_tells_bucket:
+            newest = newest.filter(condition)
         return newest.filter(~pl.col(DELETED)).select(list(self.spec.schema))
 
     def _merged(self, runs: tuple[Run, ...], low: int | None) -> tuple[Run, ...]:
@@ -183,8 +206,8 @@ def merge(spec: TableSpec, runs: Sequence[Run], low: int | None, drop_markers: b
     keep = np.ones(hashes.size, dtype=np.bool_)
     if equal.any():
         keep = _newest_of_equal(spec, rows, order, equal)
-    if spec.bucket is not None and low is not None:
-        keep &= rows.get_column(spec.bucket).to_numpy()[order] >= low
+    if spec.bucket is not None and low is not None and (spec.key_tells_bucket or drop_markers):
+        keep &= _alive(rows.get_column(spec.bucket), low)[order]
     if drop_markers:
         keep &= ~rows.get_column(DELETED).to_numpy()[order]
     kept = order[keep]
@@ -264,8 +287,18 @@ def _as_run(spec: TableSpec, hashes: Hashes, rows: pl.DataFrame) -> Run:
     return Run(hashes, rows, int(highest) if isinstance(highest, int) else None)
 
 
-def _expired(run: Run, low: int | None) -> bool:
-    return low is not None and run.highest_bucket is not None and run.highest_bucket < low
+def _alive(buckets: pl.Series, low: int) -> npt.NDArray[np.bool_]:
+    return (buckets >= low).fill_null(False).to_numpy()
+
+
+def _unexpired(spec: TableSpec, runs: tuple[Run, ...], low: int | None) -> tuple[Run, ...]:
+    """The runs that still count; an expired run above an older one stays where it may hide the older one's rows."""
+    kept: list[Run] = []
+    for run in runs:
+        is_expired = low is not None and run.highest_bucket is not None and run.highest_bucket < low
+        if not is_expired or (kept and not spec.key_tells_bucket):
+            kept.append(run)
+    return tuple(kept)
 
 
 State = Mapping[str, KeyedTable]

@@ -97,6 +97,7 @@ def _latency(events: Sequence[Event], time: RunningTime) -> Plot | None:
         for axes, summary in zip(grid, shown, strict=False):
             _draw_band(axes, metrics.rolling(series[summary.query], EPOCHS_PER_BAND), time)
             axes.set_title(f"{summary.query} (priority {summary.priority})")
+        for axes in grid:
             _finish(axes, events, time, seconds_in_words, few=columns > 1)
         for axes in grid[len(shown) :]:
             axes.set_visible(False)
@@ -159,8 +160,8 @@ def _finish(axes: Axes, events: Sequence[Event], time: RunningTime, words: Calla
     for restart_s in time.restarts_s:
         axes.axvline(restart_s, color=MARK, linewidth=0.9, linestyle=(0, (1, 2)))
     axes.margins(x=0.01)
-    axes.xaxis.set_major_locator(MaxNLocator(4 if few else 9))
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(MaxNLocator(4 if few else 9, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words(value) if value else "0"))
 

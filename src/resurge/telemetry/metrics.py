@@ -140,12 +140,12 @@ def rows_read(events: Iterable[Event]) -> int:
 
 
 def throughput(events: Iterable[Event]) -> Series:
-    """Input rows per second as they went by, pauses between epochs included; a driver's first epoch counts its own time."""
+    """Input rows per second as they went by: since the epoch before, or since the driver started."""
     points = []
     previous_s: float | None = None
     for event in events:
         if isinstance(event, JobStarted):
-            previous_s = None
+            previous_s = event.at_s
         if not isinstance(event, EpochFinished):
             continue
         since_s = event.took_s if previous_s is None else max(event.at_s - previous_s, event.took_s)

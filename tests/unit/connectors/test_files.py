@@ -234,7 +234,7 @@ def test_what_cannot_be_a_file_source_is_refused_when_it_is_built(tmp_path):
         files(tmp_path / "*.parquet")
     with pytest.raises(TopologyError, match="which csv cannot hold"):
         files(tmp_path / "*.csv", schema={"tags": pl.List(pl.String)})
-    with pytest.raises(TopologyError, match="max_rows_per_epoch .* is 0; expected"):
+    with pytest.raises(TopologyError, match=r"max_rows_per_epoch .* is 0; expected"):
         files(tmp_path / "*.csv", schema=SCHEMA, max_rows_per_epoch=0)
     with pytest.raises(TopologyError, match="expected 'fail' or 'route'"):
         files(tmp_path / "*.csv", schema=SCHEMA, bad_rows="ignore")

@@ -162,7 +162,7 @@ def test_record_batches_are_taken_as_they_are_or_refused():
 def test_nested_values_and_instants_of_rows_are_converted():
     """Maps become lists of pairs, structs may be rows, instants become naive UTC."""
     ddl = "tags ARRAY<STRING>, counts MAP<STRING, INT>, place STRUCT<x: INT, y: DOUBLE>, at TIMESTAMP"
-    schema = PythonSource(Listed3(), declared_schema=ddl).schema()
+    schema = PythonSource(ListedFromTheStart(), declared_schema=ddl).schema()
     row = (["a"], {"k": 1}, Row(x=1, y=2.0), datetime(2024, 1, 1, tzinfo=UTC))
     good, bad = read_split(Listed(), [row, (None, None, (3, None), None)], schema)
     assert bad.height == 0
@@ -172,7 +172,7 @@ def test_nested_values_and_instants_of_rows_are_converted():
     ]
 
 
-class Listed3(Listed):
+class ListedFromTheStart(Listed):
     def initialOffset(self):
         return {}
 

@@ -132,7 +132,7 @@ def test_two_queries_in_one_folder_are_refused_unless_each_has_its_own(tmp_path)
 def test_a_destination_that_cannot_be_written_is_refused_at_open(tmp_path):
     """Here a file stands where the folder should be, which even the superuser cannot write into."""
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(SinkError, match="could not write to .*make the folder writable"):
+    with pytest.raises(SinkError, match=r"could not write to .*make the folder writable"):
         ParquetSink(tmp_path / "file" / "out").open("q", SCHEMA)
 
 
@@ -158,7 +158,7 @@ def test_a_staged_file_that_vanished_is_an_error_not_a_gap(tmp_path):
     sink.open("q", SCHEMA)
     staged = sink.stage("q", 1, "p0", "a1", rows_for(1, "p0", 2))
     (tmp_path / "_staging" / staged.location).unlink()
-    with pytest.raises(SinkError, match="cannot be published.*is gone"):
+    with pytest.raises(SinkError, match=r"cannot be published.*is gone"):
         sink.publish([staged])
 
 

@@ -34,7 +34,7 @@ def test_a_ddl_string_becomes_a_schema(ddl, expected):
 )
 def test_a_string_that_is_no_ddl_is_refused_with_an_example(ddl):
     """The error shows the string and what one looks like."""
-    with pytest.raises(TopologyError, match="is not a DDL string.*expected such as"):
+    with pytest.raises(TopologyError, match=r"is not a DDL string.*expected such as"):
         polars_schema(ddl)
 
 

@@ -54,6 +54,7 @@ class _Field:
     def __init__(self, problem: SetUnionKnapsack) -> None:
         self.problem = problem
         self.needs = problem.dense
+        self.tags = np.random.default_rng(0).random(problem.element_count)
         self.needed_by = np.ascontiguousarray(self.needs.T).astype(np.float32)
         scale = max(float(problem.weights.max(initial=0)), 1e-300)
         weights = (problem.weights / scale)[:, None]
@@ -93,7 +94,16 @@ class _Field:
             # What does not fit, or is complete, stays so: where that holds for every seed, stop looking.
             is_open = (density >= 0).any(axis=0)
             items, refused = items[is_open], refused[:, is_open]
+            kept = self._without_repetitions(paid)
+            rows, paid, room, refused = rows[kept], paid[kept], room[kept], refused[kept]
         return finished
+
+    def _without_repetitions(self, paid: Flags) -> Integers:
+        """Rows that differ in what is paid for: seeds that have met go on as one."""
+        _, first, group = np.unique(paid @ self.tags, return_index=True, return_inverse=True)
+        is_repeated = (paid == paid[first[group]]).all(axis=1)
+        is_repeated[first] = False
+        return np.flatnonzero(~is_repeated)
 
     def _densities(self, paid: Flags, room: Floats, items: Integers) -> Floats:
         """The densities of the items for each row; -1 where an item is complete or surely too heavy."""

@@ -1,0 +1,227 @@
+"""What a run shows while it runs: a table that stays in place on a terminal, else one plain line per epoch."""
+
+import os
+import time
+from collections import deque
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from resurge.telemetry import metrics
+from resurge.telemetry.events import CheckpointFinished, EpochFinished, Event, JobStarted, Warned
+from resurge.telemetry.metrics import Snapshot, Spread
+from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, seconds_in_words
+
+RECENT_EVENTS = 200
+QUERIES_SHOWN = 20
+
+
+class RecentEvents:
+    """The newest events, what a view needs of the older ones, and totals; its size does not grow with the run."""
+
+    def __init__(self) -> None:
+        self._started: Event | None = None
+        self._checkpoint: Event | None = None
+        self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._rows = 0
+        self._query_rows: dict[str, int] = {}
+
+    def add(self, event: Event) -> None:
+        """Take one more event into account."""
+        if isinstance(event, JobStarted):
+            self._started = event
+        elif isinstance(event, CheckpointFinished):
+            self._checkpoint = event
+        else:
+            self._recent.append(event)
+        if isinstance(event, EpochFinished) and not event.replayed:
+            self._rows += event.rows_read
+            for query, rows in event.query_rows.items():
+                self._query_rows[query] = self._query_rows.get(query, 0) + rows
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """Where the job stands: latencies of the recent epochs, rows of all."""
+        events = [event for event in (self._started, self._checkpoint, *self._recent) if event is not None]
+        recent = metrics.snapshot(events, now_s)
+        queries = tuple(replace(query, rows=self._query_rows.get(query.query, 0)) for query in recent.queries)
+        return replace(recent, rows=self._rows, queries=queries)
+
+
+class View(Protocol):
+    """What a run tells its view."""
+
+    def __enter__(self) -> "View": ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def on_event(self, event: Event) -> None:
+        """Something happened."""
+
+    def on_stop_asked(self) -> None:
+        """The user asked to stop; called from a signal handler."""
+
+
+def open_view(console: Console) -> View:
+    """The view that suits where output goes."""
+    return TerminalView(console) if console.is_terminal else PlainView(console)
+
+
+class PlainView:
+    """One line per epoch, for files, pipes and logs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._events = RecentEvents()
+
+    def __enter__(self) -> "PlainView":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+    def on_event(self, event: Event) -> None:
+        """Print a line for what is worth one."""
+        self._events.add(event)
+        line = plain_line(event, self._events.snapshot(time.time())) if not isinstance(event, CheckpointFinished) else None
+        if line is not None:
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def on_stop_asked(self) -> None:
+        """Say that the epoch in hand is finished first."""
+        # Not the console: a signal may arrive while it is printing.
+        os.write(2, b"stopping after this epoch; again to stop at once\n")
+
+
+class TerminalView:
+    """A table that is redrawn in place; what the job prints appears above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._events = RecentEvents()
+        self._is_stopping = False
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
+
+    def __enter__(self) -> "TerminalView":
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def on_event(self, event: Event) -> None:
+        """Take note; the next redraw shows it."""
+        self._events.add(event)
+        if isinstance(event, Warned):
+            self._console.print(f"warning: {event.message}", style="yellow", highlight=False, markup=False)
+
+    def on_stop_asked(self) -> None:
+        """Say that the epoch in hand is finished first."""
+        self._is_stopping = True
+
+    def _render(self) -> Group:
+        return drawn(self._events.snapshot(time.time()), self._is_stopping)
+
+
+def plain_line(event: Event, now: Snapshot) -> str | None:
+    """What a log says of an event, if anything."""
+    if isinstance(event, Warned):
+        return f"warning: {event.message}"
+    if isinstance(event, JobStarted):
+        return f"{event.job} on {event.master}{_resumed(event)}, generation {event.generation}"
+    if not isinstance(event, EpochFinished):
+        return None
+    if event.replayed:
+        return f"epoch {event.epoch} run again in {seconds_in_words(event.took_s)} to rebuild state"
+    parts = [
+        f"epoch {event.epoch}",
+        f"{rows_in_words(event.rows_read)} rows in {seconds_in_words(event.took_s)}",
+        f"{rows_in_words(now.rows_per_s)} rows/s",
+        f"latency p50 {_p50(now.latency_s)} p99 {_p99(now.latency_s)}",
+        f"lag {lag_in_words(now)}",
+        f"state {bytes_in_words(now.state_bytes)}",
+        f"checkpoint {checkpoint_in_words(now)}",
+    ]
+    return " | ".join(parts + _losses(now))
+
+
+def drawn(now: Snapshot, is_stopping: bool = False) -> Group:
+    """The table of a snapshot, and the queries' own when they are few enough to read."""
+    figures = Table.grid(padding=(0, 3))
+    cells = [
+        ("epoch", f"{now.epoch:,}"),
+        ("rows/s", rows_in_words(now.rows_per_s)),
+        ("latency p50", _p50(now.latency_s)),
+        ("latency p99", _p99(now.latency_s)),
+        ("lag", lag_in_words(now)),
+        ("state", bytes_in_words(now.state_bytes)),
+        ("checkpoint", checkpoint_in_words(now)),
+    ]
+    for _ in cells:
+        figures.add_column()
+    figures.add_row(*(Text(name, style="dim") for name, _ in cells))
+    figures.add_row(*(Text(value, style="bold") for _, value in cells))
+    shown: list[Any] = [Text(now.job or "starting ...", style="bold"), figures]
+    losses = _losses(now)
+    if losses:
+        shown.append(Text(" | ".join(losses), style="yellow"))
+    if now.queries:
+        shown += [Text(), query_table(now)]
+    hint = "stopping after this epoch; Ctrl-C again to stop at once" if is_stopping else "Ctrl-C stops after the epoch in hand"
+    return Group(*shown, Text(hint, style="yellow" if is_stopping else "dim"))
+
+
+def query_table(now: Snapshot, shown: int = QUERIES_SHOWN) -> Table:
+    """Query, priority, rows and latency, the most valuable first."""
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("query")
+    for name in ("priority", "rows", "latency p50", "latency p99"):
+        table.add_column(name, justify="right")
+    for query in now.queries[:shown]:
+        latency = query.latency_s
+        table.add_row(Text(query.query), str(query.priority), f"{query.rows:,}", _p50(latency), _p99(latency))
+    if len(now.queries) > shown:
+        table.add_row(Text(f"and {len(now.queries) - shown} more", style="dim"))
+    return table
+
+
+def starting(console: Console, master: str) -> AbstractContextManager[Any]:
+    """Something to look at while Spark starts."""
+    return console.status(f"starting Spark on {master} ...") if console.is_terminal else nullcontext()
+
+
+def lag_in_words(now: Snapshot) -> str:
+    """Rows waiting, and the bound that back-pressure sets."""
+    bound = f" (at most {rows_in_words(now.row_limit)} per epoch)" if now.row_limit is not None and now.lag_rows else ""
+    return f"{rows_in_words(now.lag_rows)}{bound}"
+
+
+def checkpoint_in_words(now: Snapshot) -> str:
+    """Which epoch the last global checkpoint is of, and how old it is."""
+    if now.checkpoint_epoch is None:
+        return NOT_KNOWN
+    return f"{now.checkpoint_epoch:,} ({seconds_in_words(now.checkpoint_age_s)} ago)"
+
+
+def _resumed(started: JobStarted) -> str:
+    if not started.resumed_epoch:
+        return ""
+    return f", resumed after epoch {started.resumed_epoch} from the checkpoint of epoch {started.checkpoint_epoch}"
+
+
+def _losses(now: Snapshot) -> list[str]:
+    counted = [("late", now.late_rows), ("malformed", now.bad_rows)]
+    return [f"{rows_in_words(count)} {name}" for name, count in counted if count]
+
+
+def _p50(latency: Spread | None) -> str:
+    return seconds_in_words(latency.p50 if latency else None)
+
+
+def _p99(latency: Spread | None) -> str:
+    return seconds_in_words(latency.p99 if latency else None)

@@ -1,0 +1,194 @@
+"""resurge run: a topology from a file, until it is stopped; the next run goes on where this one ended."""
+
+import os
+import shlex
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from resurge.errors import StorageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from resurge.cli.live_view import View
+    from resurge.model.topology import Topology
+    from resurge.runtime.driver.engine import Engine
+    from resurge.runtime.driver.options import RunOptions
+    from resurge.telemetry.log import TelemetryLog
+
+INTERRUPTED = 130
+
+HELP = """Run the topology that a Python file describes.
+
+TARGET is FILE.py, or FILE.py:name if the topology is not called "topology". The value of that name is a Topology or a
+TopologyBuilder. Nothing else in the file needs to change between a laptop and a cluster.
+
+Ctrl-C (or SIGTERM) finishes the epoch in hand, makes a checkpoint and exits with 0; a second one stops at once. Either way,
+and after a crash too, the same command with the same --checkpoint goes on where the job was: no row lost, none shown twice.
+
+\b
+Examples:
+  resurge run trending.py                                   on this machine, until Ctrl-C
+  resurge run trending.py --checkpoint out/trending         so that the next run resumes it
+  resurge run trending.py --until-idle --drain              all input there is, all windows closed, then end
+  resurge run jobs.py:alerts --interval 500ms --epochs 100  another name, shorter epochs, a hundred of them
+  resurge run trending.py --master spark://host:7077 --checkpoint s3://bucket/trending
+  resurge run trending.py --epochs 50 --report out/report.html
+"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends by itself."""
+
+    epochs: int | None = None
+    until_idle: bool = False
+    drain: bool = False
+
+
+def command(  # noqa: PLR0913 (one parameter per option)
+    target: Annotated[str, typer.Argument(metavar="FILE.py[:NAME]", help="The file, and the topology's name in it.")],
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master: local[N], spark://..., yarn, k8s://...")] = "local[*]",
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where the job is kept: a folder or any fsspec URL; a temporary folder if not given.")
+    ] = None,
+    interval: Annotated[str, typer.Option(metavar="TIME", help="Time between epochs: 1s, 500ms; 0 is as fast as possible.")] = "1s",
+    epochs: Annotated[int | None, typer.Option(min=0, metavar="N", help="End after N epochs.")] = None,
+    checkpoint_interval: Annotated[int, typer.Option(min=0, metavar="N", help="Checkpoint every N epochs; 0 is never.")] = 10,
+    max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N input rows per epoch.")] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is no input left.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="At the end, close all windows as if no more input could come.")] = False,
+    report: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a report (one HTML file) at the end.")] = None,
+) -> None:
+    """Load, run, say how to go on."""
+    from rich.console import Console
+
+    from resurge.cli.job_file import load_topology
+    from resurge.model.durations import interval_seconds
+    from resurge.runtime.driver.options import RunOptions
+    from resurge.telemetry.log import TelemetryLog
+
+    topology = load_topology(target)
+    url = checkpoint or tempfile.mkdtemp(prefix="resurge-job-")
+    options = RunOptions(
+        url, interval_s=interval_seconds(interval), checkpoint_interval=checkpoint_interval, max_rows_per_epoch=max_rows
+    )
+    console = Console()
+    _warn_of_memory_sinks(topology, console)
+    with TelemetryLog(telemetry_path(url)) as telemetry:
+        stopped = _run_on_spark(topology, master, options, telemetry, Limits(epochs, until_idle, drain), console)
+    again = shlex.join(["resurge", "run", target, *([] if master == "local[*]" else ["--master", master]), "--checkpoint", url])
+    conclude(telemetry, console, stopped=stopped, again=again, report=report)
+
+
+def _run_on_spark(  # noqa: PLR0913
+    topology: "Topology", master: str, options: "RunOptions", telemetry: "TelemetryLog", limits: Limits, console: "Console"
+) -> bool:
+    from resurge.cli.live_view import open_view, starting
+    from resurge.runtime.driver.engine import Engine
+    from resurge.runtime.driver.session import open_session
+    from resurge.runtime.driver.spark_runner import SparkRunner
+
+    with starting(console, master):
+        spark = open_session(master, f"resurge {topology.name}")
+    try:
+        return drive(Engine(topology, SparkRunner(spark), options, telemetry), limits, open_view(console))
+    except KeyboardInterrupt:
+        console.print(f"stopped at once: the epoch in hand is run again when the job at {options.checkpoint_url} is resumed")
+        # Spark would first wait for the epoch that nobody wants to wait for; it ends with this process.
+        os._exit(INTERRUPTED)
+    finally:
+        spark.stop()
+
+
+def drive(engine: "Engine", limits: Limits, view: "View") -> bool:
+    """Run an engine with a view until a limit, a signal or an error; whether a signal ended it."""
+    from resurge.runtime.driver.engine import run_until_done
+
+    engine.telemetry.listeners.append(view.on_event)
+    with view, stopped_by_signals(engine, view):
+        run_until_done(engine, epochs=limits.epochs, until_idle=limits.until_idle, drain=limits.drain)
+    return engine.stopping.is_set()
+
+
+@contextmanager
+def stopped_by_signals(engine: "Engine", view: "View") -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM lets the epoch in hand finish, the second does not."""
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        if engine.stopping.is_set():
+            raise KeyboardInterrupt
+        engine.stop()
+        view.on_stop_asked()
+
+    before = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def telemetry_path(url: str) -> Path:
+    """Beside the checkpoints where that is a local folder, else a temporary file."""
+    from resurge.runtime.storage import paths
+    from resurge.runtime.storage.durable import DurableStore
+
+    store = DurableStore(url)
+    if not store.is_local:
+        return Path(tempfile.mkdtemp(prefix="resurge-telemetry-")) / paths.TELEMETRY
+    path = Path(store.path(paths.TELEMETRY))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}; expected a folder for the job: set its permissions right, or give "
+            "--checkpoint another place"
+        ) from error
+    return path
+
+
+def conclude(telemetry: "TelemetryLog", console: "Console", *, stopped: bool, again: str, report: Path | None) -> None:
+    """What the run did, where its telemetry and report are, and how to go on."""
+    from resurge.cli.live_view import query_table
+    from resurge.telemetry import metrics
+    from resurge.telemetry.log import read_events
+
+    path = telemetry.path
+    if path is None:
+        return
+    events = list(read_events(path))
+    now = metrics.snapshot(events, 0.0)
+    if not console.is_terminal and now.queries:
+        console.print(query_table(now))
+    ended = "stopped" if stopped else "done"
+    lines = [f"{ended} after epoch {now.epoch}; resume with: {again}", f"telemetry: {path}"]
+    if report is not None:
+        from resurge.report import write_report
+
+        lines.append(f"report: {write_report(events, report)}")
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _warn_of_memory_sinks(topology: "Topology", console: "Console") -> None:
+    from resurge.connectors.sinks import MemorySink
+
+    names = [query.name for query in topology.queries.values() if isinstance(query.sink, MemorySink)]
+    if names:
+        console.print(
+            f"note: {', '.join(names)}: no sink was given, so rows are kept in memory and gone when the run ends; "
+            "pass sink=ParquetSink(...) to query() to keep them",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )

@@ -1,0 +1,66 @@
+"""Run a topology from Python: `resurge.run` opens what it needs and closes what it opened."""
+
+import tempfile
+from pathlib import Path
+
+from resurge.builder import TopologyBuilder
+from resurge.errors import TopologyError
+from resurge.model.durations import Duration, interval_seconds
+from resurge.model.topology import Topology
+from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.session import LOCAL_MASTER, open_session
+from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.telemetry.log import TelemetryLog
+
+
+def run(  # noqa: PLR0913 (all but the topology are options)
+    topology: Topology | TopologyBuilder,
+    *,
+    master: str = LOCAL_MASTER,
+    checkpoint: str | Path | None = None,
+    interval: Duration = "1s",
+    epochs: int | None = None,
+    until_idle: bool = False,
+    drain: bool = False,
+    checkpoint_interval: int = 10,
+    max_rows_per_epoch: int | None = None,
+    telemetry: str | Path | None = None,
+) -> None:
+    """Run a topology until a number of epochs, until there is no input left, or until interrupted.
+
+    With `checkpoint`, the next run with the same place goes on where this one ended. A Spark session that runs already is
+    used and left running.
+
+    >>> import polars as pl, resurge
+    >>> sink = resurge.MemorySink()
+    >>> job = resurge.TopologyBuilder("demo")
+    >>> posts = job.source("posts", resurge.posts(total=1000, rows_per_epoch=500), event_time="time")
+    >>> posts.window("busy", "10s", key="user", n=resurge.count()).query(sink=sink)
+    >>> resurge.run(job, master="local[2]", until_idle=True)
+    >>> sink.table()["n"].sum()
+    1000
+    """
+    built = topology.build() if isinstance(topology, TopologyBuilder) else topology
+    if not isinstance(built, Topology):
+        raise TopologyError(f"run got {topology!r}; expected a Topology or a TopologyBuilder")
+    options = RunOptions(
+        str(checkpoint) if checkpoint is not None else tempfile.mkdtemp(prefix="resurge-job-"),
+        interval_s=interval_seconds(interval),
+        checkpoint_interval=checkpoint_interval,
+        max_rows_per_epoch=max_rows_per_epoch,
+    )
+    found = _running_session()
+    spark = open_session(master, f"resurge {built.name}")
+    try:
+        with TelemetryLog(Path(telemetry) if telemetry is not None else None) as log:
+            run_until_done(Engine(built, SparkRunner(spark), options, log), epochs=epochs, until_idle=until_idle, drain=drain)
+    finally:
+        if not found:
+            spark.stop()
+
+
+def _running_session() -> bool:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None

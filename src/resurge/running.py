@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resurge.builder import TopologyBuilder
 from resurge.errors import TopologyError
-from resurge.model.durations import Duration, interval_seconds
+from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
@@ -35,7 +35,7 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     >>> import polars as pl, resurge
     >>> sink = resurge.MemorySink()
     >>> job = resurge.TopologyBuilder("demo")
-    >>> posts = job.source("posts", resurge.posts(total=1000, rows_per_epoch=500), event_time="time")
+    >>> posts = job.source("posts", resurge.posts(total=1000, posts_per_epoch=500), event_time="time")
     >>> posts.window("busy", "10s", key="user", n=resurge.count()).query(sink=sink)
     >>> resurge.run(job, master="local[2]", until_idle=True)
     >>> sink.table()["n"].sum()
@@ -58,6 +58,17 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     finally:
         if not found:
             spark.stop()
+
+
+def interval_seconds(interval: Duration) -> float:
+    """The time between epochs in seconds; a plain number, or one in quotes, is in seconds.
+
+    >>> interval_seconds("500ms"), interval_seconds("0")
+    (0.5, 0.0)
+    """
+    if isinstance(interval, str) and interval.strip().replace(".", "", 1).isdigit():
+        interval = float(interval)
+    return microseconds(interval, "the interval") / 1_000_000
 
 
 def _running_session() -> bool:

@@ -13,11 +13,11 @@ from tests.support.operator_runner import FOREVER_US, Epoch, run_epochs
 LEFT = StreamShape(pl.Schema({"note": pl.String(), "user": pl.Int64(), "at": pl.Datetime("us")}), "at")
 RIGHT = StreamShape(pl.Schema({"user": pl.Int64(), "seen": pl.Datetime("us"), "note": pl.String()}), "seen")
 
-row = st.tuples(st.sampled_from([1, 2, None]), st.one_of(st.none(), st.integers(-12, 25)), st.sampled_from("xyz"))
+row = st.tuples(st.sampled_from([1, 2, None]), st.one_of(st.none(), st.integers(-5, 12)), st.sampled_from("xyz"))
 rows = st.lists(row, max_size=6)
 epochs = st.lists(st.tuples(rows, rows, st.booleans()), max_size=5)
 bounded = st.one_of(
-    st.builds(JoinSpan, within_us=st.integers(0, 8), lateness_us=st.integers(0, 4)),
+    st.builds(JoinSpan, within_us=st.integers(0, 6), lateness_us=st.integers(0, 4)),
     st.builds(JoinSpan, window_us=st.integers(1, 9), lateness_us=st.integers(0, 4)),
 )
 

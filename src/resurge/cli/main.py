@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from resurge.errors import ProblemError, ResurgeError
+from resurge.errors import InfeasibleError, ProblemError, ResurgeError
 
 app = typer.Typer(
     name="resurge",
@@ -20,7 +20,7 @@ def run() -> None:
     register()
     try:
         app()
-    except ProblemError as error:
+    except (ProblemError, InfeasibleError) as error:
         print(f"resurge: {error}", file=sys.stderr)
         sys.exit(2)
     except ResurgeError as error:
@@ -30,7 +30,10 @@ def run() -> None:
 
 def register() -> None:
     """Attach every subcommand; kept out of import time so that `resurge plan` starts without Spark."""
-    from resurge.cli import plan, study
+    from resurge.cli import plan, run, state, status, study
 
+    app.command("run", help=run.HELP)(run.command)
+    app.command("status", help=status.HELP)(status.command)
+    app.command("state", help=state.HELP)(state.command)
     app.add_typer(plan.app, name="plan")
     app.add_typer(study.app, name="study")

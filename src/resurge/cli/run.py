@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,23 +27,25 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-HELP = """Run the topology that a Python file describes.
-
-TARGET is FILE.py, or FILE.py:name if the topology is not called "topology". The value of that name is a Topology or a
-TopologyBuilder. Nothing else in the file needs to change between a laptop and a cluster.
-
-Ctrl-C (or SIGTERM) finishes the epoch in hand, makes a checkpoint and exits with 0; a second one stops at once. Either way,
-and after a crash too, the same command with the same --checkpoint goes on where the job was: no row lost, none shown twice.
-
-\b
+HELP = (
+    "Run the topology that a Python file describes.\n\n"
+    'TARGET is FILE.py, or FILE.py:NAME if the topology is not called "topology". The value of that name is a Topology or a '
+    "TopologyBuilder. The file is the same on a laptop and on a cluster.\n\n"
+    "Ctrl-C (or SIGTERM) finishes the epoch in hand, makes a checkpoint and exits with 0; a second one stops at once. Either "
+    "way, and after a crash too, the same command with the same --checkpoint goes on where the job was: no row is lost, none is "
+    "shown twice.\n\n"
+    """\b
 Examples:
-  resurge run trending.py                                   on this machine, until Ctrl-C
-  resurge run trending.py --checkpoint out/trending         so that the next run resumes it
-  resurge run trending.py --until-idle --drain              all input there is, all windows closed, then end
-  resurge run jobs.py:alerts --interval 500ms --epochs 100  another name, shorter epochs, a hundred of them
-  resurge run trending.py --master spark://host:7077 --checkpoint s3://bucket/trending
-  resurge run trending.py --epochs 50 --report out/report.html
+  resurge run trending.py --checkpoint out/trending
+      on this machine until Ctrl-C; run it again to resume
+  resurge run trending.py --until-idle --drain --report out/report.html
+      all input there is, all windows closed; then a report with plots
+  resurge run jobs.py:alerts --interval 500ms --epochs 100
+      a topology of another name, shorter epochs, a hundred of them
+  resurge run jobs.py --master spark://host:7077 --checkpoint s3://bucket/job
+      on a cluster, kept in an object store
 """
+)
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,16 @@ class Limits:
     drain: bool = False
 
 
-def command(  # noqa: PLR0913 (one parameter per option)
-    target: Annotated[str, typer.Argument(metavar="FILE.py[:NAME]", help="The file, and the topology's name in it.")],
+def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="FILE.py, or FILE.py:NAME.")],
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master: local[N], spark://..., yarn, k8s://...")] = "local[*]",
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where the job is kept: a folder or any fsspec URL; a temporary folder if not given.")
+        str | None,
+        typer.Option(metavar="URL", help="Where the job is kept: a folder or any fsspec URL; a temporary folder if not given."),
     ] = None,
-    interval: Annotated[str, typer.Option(metavar="TIME", help="Time between epochs: 1s, 500ms; 0 is as fast as possible.")] = "1s",
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="Time between epochs: 1s, 500ms; 0 is as fast as possible.")
+    ] = "1s",
     epochs: Annotated[int | None, typer.Option(min=0, metavar="N", help="End after N epochs.")] = None,
     checkpoint_interval: Annotated[int, typer.Option(min=0, metavar="N", help="Checkpoint every N epochs; 0 is never.")] = 10,
     max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N input rows per epoch.")] = None,
@@ -72,7 +78,7 @@ def command(  # noqa: PLR0913 (one parameter per option)
     from rich.console import Console
 
     from resurge.cli.job_file import load_topology
-    from resurge.model.durations import interval_seconds
+    from resurge.running import interval_seconds
     from resurge.runtime.driver.options import RunOptions
     from resurge.telemetry.log import TelemetryLog
 
@@ -89,7 +95,7 @@ def command(  # noqa: PLR0913 (one parameter per option)
     conclude(telemetry, console, stopped=stopped, again=again, report=report)
 
 
-def _run_on_spark(  # noqa: PLR0913
+def _run_on_spark(
     topology: "Topology", master: str, options: "RunOptions", telemetry: "TelemetryLog", limits: Limits, console: "Console"
 ) -> bool:
     from resurge.cli.live_view import open_view, starting
@@ -97,7 +103,7 @@ def _run_on_spark(  # noqa: PLR0913
     from resurge.runtime.driver.session import open_session
     from resurge.runtime.driver.spark_runner import SparkRunner
 
-    with starting(console, master):
+    with starting(console, master), _spark_output_in(spark_log(telemetry)):
         spark = open_session(master, f"resurge {topology.name}")
     try:
         return drive(Engine(topology, SparkRunner(spark), options, telemetry), limits, open_view(console))
@@ -137,6 +143,26 @@ def stopped_by_signals(engine: "Engine", view: "View") -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def _spark_output_in(path: Path) -> Iterator[None]:
+    """Whatever is started meanwhile writes its standard error to a file: Spark would write across the view."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def spark_log(telemetry: "TelemetryLog") -> Path:
+    """Where Spark's own messages go, and what operators print to standard error: beside the telemetry."""
+    return telemetry.path.with_name("spark.log") if telemetry.path is not None else Path(os.devnull)
+
+
 def telemetry_path(url: str) -> Path:
     """Beside the checkpoints where that is a local folder, else a temporary file."""
     from resurge.runtime.storage import paths
@@ -171,7 +197,11 @@ def conclude(telemetry: "TelemetryLog", console: "Console", *, stopped: bool, ag
     if not console.is_terminal and now.queries:
         console.print(query_table(now))
     ended = "stopped" if stopped else "done"
-    lines = [f"{ended} after epoch {now.epoch}; resume with: {again}", f"telemetry: {path}"]
+    lines = [
+        f"{ended} after epoch {now.epoch}; resume with: {again}",
+        f"telemetry: {path}",
+        f"what Spark said: {spark_log(telemetry)}",
+    ]
     if report is not None:
         from resurge.report import write_report
 

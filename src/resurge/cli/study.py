@@ -2,4 +2,13 @@
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Repeat the papers' experiments; each writes CSV, plots and a summary to --out.")
+from resurge.cli import study_recovery_plans
+from resurge.cli.usage_errors import OneLineUsageErrors
+
+app = typer.Typer(
+    cls=OneLineUsageErrors,
+    no_args_is_help=True,
+    help="Repeat the papers' experiments; each writes CSV, plots and a summary to --out.",
+)
+
+app.command("recovery-plans", help=study_recovery_plans.HELP)(study_recovery_plans.command)

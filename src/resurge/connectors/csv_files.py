@@ -13,11 +13,11 @@ from resurge.connectors.locations import read_bytes
 from resurge.connectors.text_records import BYTE_ORDER_MARK, Record, header_record, records_of
 from resurge.errors import SourceError
 
-_INSTANTS = tuple(f"%Y-%m-%d{mark}{time}" for time in ("%H:%M:%S%.f", "%H:%M:%S%.fZ", "%H:%M") for mark in (" ", "T")) + (
-    "%Y-%m-%d",
-)
+_TIMES = ("%H:%M:%S%.f", "%H:%M:%S%.fZ", "%H:%M")
+_INSTANTS = (*(f"%Y-%m-%d{mark}{time}" for time in _TIMES for mark in " T"), "%Y-%m-%d")
 _INSTANTS_WITH_ZONE = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z")
 _SHOWN_VALUE_CHARACTERS = 60
+_END = b"end of file"
 
 
 def is_csv_type(kind: pl.DataType) -> bool:
@@ -39,6 +39,8 @@ def read_csv(part: FileRange, schema: pl.Schema, *, has_header: bool) -> tuple[p
     elif part.byte_start == 0:
         data = data.removeprefix(BYTE_ORDER_MARK)
     table = CsvTable(part.path, names, schema)
+    if data.count(b"\r") != data.count(b"\r\n"):
+        return table.read_record_by_record(data, line)  # a carriage return alone ends a line for one parser and not for another
     try:
         text = table.parse(data)
     except ValueError:
@@ -70,12 +72,14 @@ class CsvTable:
     schema: pl.Schema
 
     def parse(self, data: bytes) -> pl.DataFrame:
-        """All records as text; raises ValueError if one has a wrong number of fields or is not UTF-8."""
+        """All records as text; raises ValueError if one has a wrong number of fields, is torn or is not UTF-8."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
         if not data or data.isspace():
             return pl.DataFrame(schema=dict.fromkeys(self.schema, pl.String))
+        # A last record of our own: the parser would take an open quote at the end for a closed one, and this record with it.
+        data = b"".join((data, b"" if data.endswith(b"\n") else b"\n", b",".join([_END] * len(self.names)), b"\n"))
         table = arrow_csv.read_csv(
             io.BytesIO(data),
             # One block: a record that lies across two blocks would be refused.
@@ -89,7 +93,10 @@ class CsvTable:
                 quoted_strings_can_be_null=False,
             ),
         )
-        return pl.DataFrame(pl.from_arrow(table))
+        text = pl.DataFrame(pl.from_arrow(table))
+        if text.row(-1) != (_END.decode(),) * text.width:
+            raise ValueError("a quoted field is never closed")
+        return text[:-1]
 
     def cast(self, text: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
         """The rows with their types, and which of them have a value that does not cast."""
@@ -126,7 +133,7 @@ class CsvTable:
 
     def _problem(self, record: Record) -> str | None:
         if record.fields is None:
-            return "a quoted field is never closed"
+            return "a quoted field is never closed, or a carriage return stands outside quotes"
         if record.fields != len(self.names):
             return f"expected {len(self.names)} fields, got {record.fields}"
         try:

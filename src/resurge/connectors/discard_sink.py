@@ -24,7 +24,7 @@ class DiscardSink(Sink):
         return StagedPart(query, int(epoch), part, frame.height)
 
     def publish(self, parts: Sequence[StagedPart]) -> None:
-        for part in parts:
+        for part in sorted(parts, key=lambda part: part.epoch):
             if part.epoch > self._last_epochs.get((part.query, part.part), -1):
                 self._last_epochs[part.query, part.part] = part.epoch
                 self.rows += part.rows

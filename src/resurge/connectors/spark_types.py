@@ -85,7 +85,7 @@ def polars_schema(schema: Any) -> pl.Schema:
     """A Polars schema from a StructType, a DDL string or a Polars schema.
 
     >>> polars_schema("id BIGINT, tags ARRAY<STRING>")
-    Schema({'id': Int64, 'tags': List(String)})
+    Schema([('id', Int64), ('tags', List(String))])
     """
     if isinstance(schema, pl.Schema):
         return schema

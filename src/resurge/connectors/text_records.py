@@ -119,11 +119,14 @@ def _line_records(file: BinaryIO, first_line: int) -> Iterator[Record]:
 def _csv_records(file: Iterable[bytes], first_line: int) -> Iterator[Record]:
     """CSV records as Python's own reader sees them: a quoted field may hold line ends."""
     taken: list[bytes] = []
+    ended = False
 
     def decoded() -> Iterator[str]:
+        nonlocal ended
         for content in file:
             taken.append(content)
             yield content.decode("utf-8", "surrogateescape")
+        ended = True
 
     reader = csv.reader(decoded())
     line = first_line
@@ -136,16 +139,6 @@ def _csv_records(file: Iterable[bytes], first_line: int) -> Iterator[Record]:
             fields = None
         content = b"".join(taken)
         taken.clear()
-        yield Record(line, content, None if _ends_in_quotes(content) else fields)
+        # The reader asks for a line in the middle of a record only inside quotes: at the end they were never closed.
+        yield Record(line, content, None if ended else fields)
         line += content.count(b"\n")
-
-
-def _ends_in_quotes(content: bytes) -> bool:
-    """Whether a record's last quote is never closed; only such a record, or an odd one, has an odd number of quotes."""
-    if content.count(b'"') % 2 == 0:
-        return False
-    try:
-        list(csv.reader([content.decode("utf-8", "surrogateescape")], strict=True))
-    except csv.Error as error:
-        return "unexpected end" in str(error)
-    return False

@@ -134,8 +134,8 @@ class SessionWindow(StatefulOperator):
         suspects = timed.lazy().with_row_index(_SESSION).filter(late).select(_SESSION, _KEY, time.alias("__at")).collect()
         if not suspects.height:
             return timed
-        at = pl.col("__at")
-        inside = suspects.join(before, on=_KEY).filter(pl.col(_FIRST) <= at, at < pl.col(_LAST) + self.gap_us)
+        # A row after the last of an open session is not late itself.
+        inside = suspects.join(before, on=_KEY).filter(pl.col("__at").is_between(_FIRST, _LAST))
         saved = pl.int_range(pl.len()).is_in(inside.get_column(_SESSION).cast(pl.Int64).implode())
         return timed.filter(~late | saved)
 

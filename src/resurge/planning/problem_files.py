@@ -22,10 +22,13 @@ _SHOWN_CHARACTERS = 60
 
 
 def load(path: Path) -> Any:
-    """Decode a JSON file, gzipped or not; refuse NaN, infinities and names that appear twice in one object."""
+    """Decode a JSON file, gzipped or not; refuse names that appear twice in one object.
+
+    NaN and infinities are decoded, so that the check of their field can refuse them by name.
+    """
     text = _text(path)
     try:
-        return json.loads(text, object_pairs_hook=_object_without_duplicates, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_object_without_duplicates, parse_constant=float)
     except json.JSONDecodeError as error:
         raise ProblemError(
             f"problem file {str(path)!r} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -63,10 +66,6 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ProblemError(f"the name {name!r} appears twice in one JSON object; give it once")
             seen.add(name)
     return decoded
-
-
-def _refuse_constant(constant: str) -> Any:
-    raise ProblemError(f"{constant} is not a number that a problem may have; give a finite number")
 
 
 def shown(value: object) -> str:

@@ -49,7 +49,8 @@ class Epochs:
         from pyspark import cloudpickle
 
         shipped = cloudpickle.loads(cloudpickle.dumps(reader))
-        parts = [read_split(shipped, split, schema) for split in reader.partitions(start, end)]
+        splits = cloudpickle.loads(cloudpickle.dumps(reader.partitions(start, end)))
+        parts = [read_split(shipped, split, schema) for split in splits]
         good = pl.concat([pl.DataFrame(schema=schema), *(part[0] for part in parts)])
         return good, pl.concat([part[1] for part in parts]) if parts else pl.DataFrame()
 

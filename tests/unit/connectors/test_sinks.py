@@ -201,3 +201,13 @@ def test_a_callback_must_be_a_function():
     """A mistake is found before the first epoch."""
     with pytest.raises(SinkError, match="expected a function of"):
         CallbackSink(3).open("q", SCHEMA)
+
+
+def test_several_epochs_published_at_once_in_any_order_all_count():
+    """A driver that catches up publishes more than one epoch at a time."""
+    seen = []
+    for sink in (DiscardSink(), CallbackSink(lambda epoch, frame: seen.append(epoch))):
+        sink.open("q", SCHEMA)
+        sink.publish([sink.stage("q", epoch, "p0", "a1", rows_for(epoch, "p0", 2)) for epoch in (3, 1, 2)])
+        assert isinstance(sink, CallbackSink) or sink.rows == 6
+    assert seen == [1, 2, 3]

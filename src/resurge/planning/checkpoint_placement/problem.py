@@ -54,8 +54,9 @@ class CheckpointProblem:
             raise ProblemError(f"balance must be at least 1 (every node at the average), got {self.balance!r}")
         problem_files.finite_non_negative(self.threshold, "threshold")
         current = _current(self.current, nodes, loads)
-        for name, value in {"nodes": nodes, "loads": loads, "current": current}.items():
-            object.__setattr__(self, name, MappingProxyType(value))
+        object.__setattr__(self, "nodes", MappingProxyType(nodes))
+        object.__setattr__(self, "loads", MappingProxyType(loads))
+        object.__setattr__(self, "current", MappingProxyType(current))
 
     @classmethod
     def from_json(cls, document: object) -> "CheckpointProblem":

@@ -15,7 +15,8 @@ Bins = list[list[int]]
 """For each item, the bins of its copies."""
 
 TIE = 1e-12
-LARGEST_PASSES = 30
+LARGEST_SWAP_ATTEMPTS = 6_000
+"""Each attempt looks at all copies at once; more of them than this take seconds and bring next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,17 @@ def _cheapest_bin(filling: Filling, item: int) -> int | None:
     return int(equal[np.argmin(filling.loads[equal])])
 
 
+def filled_cheaply(problem: AssignmentProblem) -> Filling | None:
+    """The cheaper of two constructions, both improved; None if neither finds room for all copies."""
+    fillings = [filled_in_regret_order(problem)]
+    if problem.item_count * problem.copies * 10 <= LARGEST_SWAP_ATTEMPTS and problem.capacity != np.inf:
+        fillings.append(filled_largest_first(problem))
+    found = [filling for filling in fillings if filling is not None]
+    for filling in found:
+        improve(filling)
+    return min(found, key=Filling.cost, default=None)
+
+
 def filled_largest_first(problem: AssignmentProblem) -> Filling | None:
     """Place copies by falling weight, each into the emptiest bin that suits: costs aside, the most balanced; None if stuck."""
     filling = Filling(problem)
@@ -167,7 +179,8 @@ def filled_largest_first(problem: AssignmentProblem) -> Filling | None:
 
 def improve(filling: Filling) -> None:
     """Move and swap copies while that lowers the cost; every bin stays within capacity."""
-    for _ in range(LARGEST_PASSES):
+    copies = max(1, filling.problem.item_count * filling.problem.copies)
+    for _ in range(max(1, LARGEST_SWAP_ATTEMPTS // copies)):
         moved = _move_copies(filling)
         if not (_swap_copies(filling) or moved):
             return
@@ -210,23 +223,36 @@ class Swap:
 
 
 def _swap_copies(filling: Filling) -> bool:
-    if filling.problem.capacity == np.inf:
+    problem = filling.problem
+    if problem.capacity == np.inf:
         return False
     has_swapped = False
-    for item in range(filling.problem.item_count):
+    cheapest = np.where(problem.is_allowed, problem.costs, np.inf).min(axis=1, initial=np.inf)
+    grid = copy_grid(filling)
+    for item in range(problem.item_count):
         for old_bin in tuple(filling.bins[item]):
-            swap = best_swap(filling, item, old_bin)
+            # A copy in its cheapest bin cannot gain; it may still be the other side of a swap.
+            if problem.costs[item, old_bin] <= cheapest[item] + TIE:
+                continue
+            swap = best_swap(filling, item, old_bin, grid)
             if swap is not None:
                 swap.apply(filling)
+                grid[swap.item], grid[swap.other] = filling.bins[swap.item], filling.bins[swap.other]
                 has_swapped = True
     return has_swapped
 
 
-def best_swap(filling: Filling, item: int, old_bin: int) -> Swap | None:
+def copy_grid(filling: Filling) -> NDArray[np.int64]:
+    """The bins of all copies as one array, a row per item; every item must have all its copies."""
+    return np.array(filling.bins, dtype=np.int64).reshape(filling.problem.item_count, filling.problem.copies)
+
+
+def best_swap(filling: Filling, item: int, old_bin: int, grid: NDArray[np.int64]) -> Swap | None:
     """The swap of one copy with a copy of another item that lowers the total cost most, if any does."""
     problem = filling.problem
     costs, weights, loads = problem.costs, problem.weights, filling.loads
-    others, other_bins = _copies_in(filling, filling.suits(item, leaving=old_bin))
+    others, places = np.nonzero(filling.suits(item, leaving=old_bin)[grid])
+    other_bins = grid[others, places]
     gains = costs[item, old_bin] + costs[others, other_bins] - costs[item, other_bins] - costs[others, old_bin]
     shift = weights[item] - weights[others]
     fits = (loads[other_bins] + shift <= problem.capacity) & (loads[old_bin] - shift <= problem.capacity)
@@ -236,11 +262,3 @@ def best_swap(filling: Filling, item: int, old_bin: int) -> Swap | None:
         if other != item and filling.suits(other, leaving=other_bin)[old_bin]:
             return Swap(float(gains[index]), item, old_bin, other, other_bin)
     return None
-
-
-def _copies_in(filling: Filling, wanted: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    if filling.problem.item_count == 0:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    bins = np.array(filling.bins, dtype=np.int64).reshape(filling.problem.item_count, -1)
-    items, copies = np.nonzero(wanted[bins])
-    return items, bins[items, copies]

@@ -1,12 +1,13 @@
 """Cheapest balanced assignment by constraint programming (CP-SAT)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from resurge.planning.solvers.balanced_assignment import AssignmentProblem, Bins, Filling
+from resurge.planning.solvers.balanced_assignment import AssignmentProblem, Bins
 
-LARGEST_COST_TICKS = 2**32
+LARGEST_COST_TICKS = 2**30
 LARGEST_LOAD_TICKS = 2**40
 
 
@@ -23,19 +24,7 @@ def cheapest_bins(problem: AssignmentProblem, hint: Bins | None, time_limit_s: f
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    chosen = {(item, into): model.new_bool_var("") for item, into in zip(*map(np.ndarray.tolist, np.nonzero(problem.is_allowed)))}
-    by_item: dict[int, list[int]] = {item: [] for item in range(problem.item_count)}
-    by_bin: dict[int, list[int]] = {into: [] for into in range(len(problem.classes))}
-    for item, into in chosen:
-        by_item[item].append(into)
-        by_bin[into].append(item)
-    for item, bins in by_item.items():
-        model.add(sum(chosen[item, into] for into in bins) == problem.copies)
-        for same_class in _by_class(problem, bins):
-            model.add_at_most_one(chosen[item, into] for into in same_class)
-    if problem.capacity != np.inf:
-        _limit_loads(model, problem, chosen, by_bin)
-    _minimise(model, problem, chosen)
+    chosen = _model(model, problem)
     for (item, into), variable in chosen.items():
         if hint is not None:
             model.add_hint(variable, into in hint[item])
@@ -46,12 +35,36 @@ def cheapest_bins(problem: AssignmentProblem, hint: Bins | None, time_limit_s: f
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return ExactAssignment(None, is_proven=status == cp_model.INFEASIBLE)
-    bins_found = [[into for into in by_item[item] if solver.boolean_value(chosen[item, into])] for item in by_item]
-    return ExactAssignment(bins_found, is_proven=status == cp_model.OPTIMAL)
+    bins: Bins = [[] for _ in range(problem.item_count)]
+    for (item, into), variable in chosen.items():
+        if solver.boolean_value(variable):
+            bins[item].append(into)
+    return ExactAssignment(bins, is_proven=status == cp_model.OPTIMAL)
 
 
-def _by_class(problem: AssignmentProblem, bins: list[int]) -> list[list[int]]:
-    groups: dict[int, list[int]] = {}
-    for into in bins:
-        groups.setdefault(int(problem.classes[into]), []).append(into)
-    return [group for group in groups.values() if len(group) > 1]
+def _model(model: Any, problem: AssignmentProblem) -> dict[tuple[int, int], Any]:
+    """One Boolean per item and allowed bin; copies, classes, capacity and the cost to minimise."""
+    allowed = np.argwhere(problem.is_allowed).tolist()
+    chosen = {(item, into): model.new_bool_var("") for item, into in allowed}
+    of_item: list[list[Any]] = [[] for _ in range(problem.item_count)]
+    of_class: dict[tuple[int, int], list[Any]] = {}
+    in_bin: list[list[Any]] = [[] for _ in problem.classes]
+    load_ticks = np.rint(problem.weights * _scale(LARGEST_LOAD_TICKS, problem.capacity)).astype(np.int64)
+    for (item, into), variable in chosen.items():
+        of_item[item].append(variable)
+        of_class.setdefault((item, int(problem.classes[into])), []).append(variable)
+        in_bin[into].append(int(load_ticks[item]) * variable)
+    for variables in of_item:
+        model.add(sum(variables) == problem.copies)
+    for variables in of_class.values():
+        model.add_at_most_one(variables)
+    if problem.capacity != np.inf:
+        for loads in in_bin:
+            model.add(sum(loads) <= LARGEST_LOAD_TICKS)
+    cost_scale = _scale(LARGEST_COST_TICKS, float(np.abs(problem.costs).max(initial=0.0)))
+    model.minimize(sum(round(problem.costs[item, into] * cost_scale) * chosen[item, into] for item, into in chosen))
+    return chosen
+
+
+def _scale(ticks: int, largest: float) -> float:
+    return 0.0 if largest == np.inf else ticks / max(largest, 1e-300)

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Sequence
 from resurge.planning.solvers.latency_graph import LatencyGraph, total_cost
 from resurge.planning.solvers.latency_labels import LatencyLabels
 
-
 WIDEST_STEP = 200
 """Trading a wider step at once visits too many edges for what it brings."""
 

@@ -25,11 +25,10 @@ def best_extension_of_pairs(problem: SetUnionKnapsack) -> Flags:
     field = _Field(problem)
     for seeds in _seeds(problem, max(1, min(_SEEDS_AT_ONCE, _ENTRIES_AT_ONCE // max(1, problem.element_count)))):
         paid = field.extend(seeds)
-        chosen = (~paid).astype(np.float32) @ field.needed_by == 0
-        values = chosen @ problem.values
+        values = field.values_of(paid)
         place = int(values.argmax())
         if values[place] > problem.value_of(best):
-            best = chosen[place]
+            best = problem.completed_by(paid[place])
     return best
 
 
@@ -54,23 +53,24 @@ class _Field:
     def __init__(self, problem: SetUnionKnapsack) -> None:
         self.problem = problem
         self.needs = problem.dense
-        self.tags = np.random.default_rng(0).random(problem.element_count)
-        self.needed_by = np.ascontiguousarray(self.needs.T).astype(np.float32)
-        scale = max(float(problem.weights.max(initial=0)), 1e-300)
-        weights = (problem.weights / scale)[:, None]
+        self.scale = max(float(problem.weights.max(initial=0)), 1e-300)
+        weights = (problem.weights / self.scale)[:, None]
         prices = weights / np.maximum(problem.shares, 1)[:, None]
-        needed_by = self.needs.T
-        self.scale = scale
-        self.prices: Floats = (needed_by * prices).astype(np.float32)
-        self.weights: Floats = (needed_by * weights).astype(np.float32)
-        value_scale = max(float(problem.values.max(initial=0)), 1e-300)
-        self.values = (problem.values / value_scale).astype(np.float32)
+        self.prices: Floats = (self.needs.T * prices).astype(np.float32)
+        self.weights: Floats = (self.needs.T * weights).astype(np.float32)
+        self.whole_weights = problem.sums_over_elements(problem.weights)
+        self.values: Floats = problem.values / max(float(problem.values.max(initial=0)), 1e-300)
+        self.tags = np.random.default_rng(0).random(problem.element_count)
+
+    def values_of(self, paid: Flags) -> Floats:
+        """The value of the items that each row of paid elements completes."""
+        values: Floats = ((~paid).astype(np.float32) @ self.prices <= 0) @ self.problem.values
+        return values
 
     def extend(self, seeds: Integers) -> Flags:
         """Pay for the elements of each seed that fits and extend it; a seed that does not fit stays empty."""
-        weights = self.problem.weights
         paid = self.needs[seeds[:, 0]] | self.needs[seeds[:, 1]]
-        room = self.problem.limit - paid @ weights
+        room = self.problem.limit - paid @ self.problem.weights
         finished = np.zeros_like(paid)
         rows = np.flatnonzero(room >= 0)
         paid, room = paid[rows], room[rows]
@@ -79,24 +79,26 @@ class _Field:
         while len(rows):
             density = self._densities(paid, room, items)
             density[refused] = -1
-            column = density.argmax(axis=1)
-            is_found = density[np.arange(len(rows)), column] >= 0
+            column = density.argmax(axis=1) if len(items) else np.zeros(len(rows), dtype=np.int64)
+            is_found = density[np.arange(len(rows)), column] >= 0 if len(items) else np.zeros(len(rows), dtype=np.bool_)
             finished[rows[~is_found]] = paid[~is_found]
             rows, paid, room, refused = rows[is_found], paid[is_found], room[is_found], refused[is_found]
-            column = column[is_found]
-            new = self.needs[items[column]] & ~paid
-            cost = new @ weights
-            is_fitting = cost <= room
-            # The 32-bit weights let a few items through that are just too heavy: they are refused for good.
-            refused[np.flatnonzero(~is_fitting), column[~is_fitting]] = True
-            paid[is_fitting] |= new[is_fitting]
-            room[is_fitting] -= cost[is_fitting]
+            self._pay(items, column[is_found], paid, room, refused)
             # What does not fit, or is complete, stays so: where that holds for every seed, stop looking.
             is_open = (density >= 0).any(axis=0)
-            items, refused = items[is_open], refused[:, is_open]
             kept = self._without_repetitions(paid)
-            rows, paid, room, refused = rows[kept], paid[kept], room[kept], refused[kept]
+            items, refused = items[is_open], refused[np.ix_(kept, is_open)]
+            rows, paid, room = rows[kept], paid[kept], room[kept]
         return finished
+
+    def _pay(self, items: Integers, column: Integers, paid: Flags, room: Floats, refused: Flags) -> None:
+        """Add to each row its item; one that 32 bits had let through, but is too heavy, is refused for good."""
+        new = self.needs[items[column]] & ~paid
+        cost = new @ self.problem.weights
+        is_fitting = cost <= room
+        refused[np.flatnonzero(~is_fitting), column[~is_fitting]] = True
+        paid[is_fitting] |= new[is_fitting]
+        room[is_fitting] -= cost[is_fitting]
 
     def _without_repetitions(self, paid: Flags) -> Integers:
         """Rows that differ in what is paid for: seeds that have met go on as one."""
@@ -109,10 +111,12 @@ class _Field:
         """The densities of the items for each row; -1 where an item is complete or surely too heavy."""
         unpaid = (~paid).astype(np.float32)
         prices = unpaid @ self.prices[:, items]
-        weights = unpaid @ self.weights[:, items]
-        is_out = weights > (room / self.scale * _SURELY_TOO_HEAVY)[:, None].astype(np.float32)
-        is_out |= prices <= 0
+        is_out = prices <= 0
+        # Only an item that would not fit the least room as a whole can be too heavy.
+        heavy = np.flatnonzero(self.whole_weights[items] > room.min(initial=np.inf))
+        weights = unpaid @ self.weights[:, items[heavy]]
+        is_out[:, heavy] |= weights > (room / self.scale * _SURELY_TOO_HEAVY)[:, None].astype(np.float32)
         prices[is_out] = 1
-        density: Floats = self.values[items] / prices
+        density: Floats = self.values[items].astype(np.float32) / prices
         density[is_out] = -1
         return density

@@ -11,6 +11,13 @@ from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 
 
+class TableKey(msgspec.Struct, frozen=True):
+    """What a reader of a state table must know beyond the columns, which the data tells."""
+
+    key: list[str]
+    bucket: str | None
+
+
 class JobIdentity(msgspec.Struct, frozen=True):
     """The fixed part of a job: what its state and logs were written by."""
 
@@ -19,6 +26,7 @@ class JobIdentity(msgspec.Struct, frozen=True):
     hash_fingerprint: str
     operators: dict[str, str]
     tables: dict[str, dict[str, str]]
+    table_keys: dict[str, dict[str, TableKey]] = {}
 
 
 def identity_of(topology: Topology) -> JobIdentity:
@@ -28,12 +36,16 @@ def identity_of(topology: Topology) -> JobIdentity:
         for name, operator in topology.operators.items()
         if isinstance(operator, StatefulOperator | SourceOperator)
     }
-    tables = {
-        name: {table: spec.signature() for table, spec in operator.tables([topology.shapes[i] for i in operator.inputs]).items()}
+    specs = {
+        name: operator.tables([topology.shapes[i] for i in operator.inputs])
         for name, operator in topology.operators.items()
         if isinstance(operator, StatefulOperator)
     }
-    return JobIdentity(topology.name, topology.key_groups, fingerprint(), kept, tables)
+    tables = {name: {table: spec.signature() for table, spec in found.items()} for name, found in specs.items()}
+    keys = {
+        name: {table: TableKey(list(spec.key), spec.bucket) for table, spec in found.items()} for name, found in specs.items()
+    }
+    return JobIdentity(topology.name, topology.key_groups, fingerprint(), kept, tables, keys)
 
 
 def read_identity(store: DurableStore) -> JobIdentity | None:

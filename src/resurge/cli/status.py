@@ -1,0 +1,145 @@
+"""resurge status: what the durable store says of a job."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from resurge.cli.stored_job import StoredJob
+    from resurge.runtime.storage.checkpoint_store import CheckpointManifest
+
+HELP = (
+    "Show how far a job is, from what is kept at its checkpoint URL.\n\n"
+    "Needs neither Spark nor the job's file, and changes nothing: safe beside a running job. Exits with 1 if "
+    "--verify finds a torn or missing file.\n\n"
+    """\b
+Examples:
+  resurge status out/trending
+  resurge status s3://bucket/trending --verify
+  resurge status out/trending --json
+"""
+)
+
+
+def command(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The checkpoint URL that the job was run with.")],
+    check: Annotated[bool, typer.Option("--verify", help="Read every checkpoint file and compare its checksum.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Read, show, and fail if files are not whole."""
+    from resurge.cli.stored_job import open_job
+
+    status = status_of(open_job(url), time.time(), check=check)
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(status).decode())
+    else:
+        _show(status)
+    if any(found is not None for found in (status["checkpoints"] or {}).values()):
+        raise typer.Exit(1)
+
+
+def status_of(job: "StoredJob", now_s: float, *, check: bool) -> dict[str, Any]:
+    """Everything that is shown, as plain values; `checkpoints` is None unless files were checked."""
+    manifest, problems = job.newest_checkpoint()
+    record = next((r for r in job.checkpoints if manifest is not None and r.epoch == manifest.epoch), None)
+    written = job.written_at(record.manifest) if record is not None else None
+    return {
+        "url": job.store.url,
+        "topology": job.identity.topology,
+        "key_groups": job.identity.key_groups,
+        "generation": job.generation,
+        "planned_epoch": job.planned_epoch,
+        "committed_epoch": job.committed_epoch,
+        "checkpoint_epoch": manifest.epoch if manifest is not None else None,
+        "checkpoint_age_s": max(0.0, now_s - written.timestamp()) if written is not None else None,
+        "offsets": offsets_of(job, manifest),
+        "state": state_sizes(manifest),
+        "problems": problems,
+        "checkpoints": {str(epoch): found for epoch, found in job.problems().items()} if check else None,
+    }
+
+
+def offsets_of(job: "StoredJob", manifest: "CheckpointManifest | None") -> dict[str, Any]:
+    """How far each source was read by the last committed epoch."""
+    from resurge.runtime.storage.journal import EpochPlanned
+
+    reached = dict(manifest.reached) if manifest is not None else {}
+    plans = [r for r in job.records if isinstance(r, EpochPlanned) and r.epoch <= job.committed_epoch]
+    for planned in sorted(plans, key=lambda plan: plan.epoch):
+        reached |= {source: end for source, (_, end) in planned.offsets.items()}
+    return reached
+
+
+def state_sizes(manifest: "CheckpointManifest | None") -> dict[str, dict[str, int]]:
+    """Rows (superseded ones that are not compacted yet included), bytes and partitions per operator."""
+    from resurge.runtime.storage.runs import RunRef
+
+    sizes: dict[str, dict[str, int]] = {}
+    for partition, tables in manifest.partitions.items() if manifest is not None else ():
+        size = sizes.setdefault(partition.rsplit("/", 1)[0], {"partitions": 0, "rows": 0, "bytes": 0})
+        size["partitions"] += 1
+        for run in (run for table in tables.values() for run in table.runs):
+            size["rows"] += run.rows
+            size["bytes"] += RunRef.decode(run.durable, None).length if run.durable else 0
+    return dict(sorted(sizes.items()))
+
+
+def _show(status: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_facts(status))
+    if status["state"]:
+        console.print()
+        console.print(_state_table(status["state"]))
+    for problem in status["problems"]:
+        console.print(f"warning: {problem}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    for epoch, found in (status["checkpoints"] or {}).items():
+        words = "whole" if found is None else found
+        console.print(f"checkpoint of epoch {epoch}: {words}", highlight=False, markup=False, soft_wrap=True)
+    if status["checkpoints"] == {}:
+        console.print("there is no checkpoint to verify")
+
+
+def _facts(status: dict[str, Any]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from resurge.telemetry.wording import seconds_in_words
+
+    age = status["checkpoint_age_s"]
+    checkpoint = "none" if status["checkpoint_epoch"] is None else f"epoch {status['checkpoint_epoch']:,}"
+    facts = [
+        ("topology", status["topology"]),
+        ("key groups", str(status["key_groups"])),
+        ("generation", str(status["generation"])),
+        ("planned", f"epoch {status['planned_epoch']:,}"),
+        ("committed", f"epoch {status['committed_epoch']:,}"),
+        ("checkpoint", checkpoint + (f", {seconds_in_words(age)} old" if age is not None else "")),
+        *(
+            (f"read of {source}", ", ".join(f"{key} {value}" for key, value in at.items()))
+            for source, at in status["offsets"].items()
+        ),
+    ]
+    table = Table.grid(padding=(0, 3))
+    for name, value in facts:
+        table.add_row(Text(name, style="dim"), Text(value))
+    return table
+
+
+def _state_table(sizes: dict[str, dict[str, int]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from resurge.telemetry.wording import bytes_in_words
+
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("operator")
+    for name in ("partitions", "rows in checkpoint", "size"):
+        table.add_column(name, justify="right")
+    for operator, size in sizes.items():
+        table.add_row(Text(operator), str(size["partitions"]), f"{size['rows']:,}", bytes_in_words(size["bytes"]))
+    return table

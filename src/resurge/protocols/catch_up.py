@@ -1,0 +1,78 @@
+"""Where the input of partitions that catch up comes from: their own upstream, buffers, or shadows. Pure.
+
+A partition that catches up needs what each upstream partition produced in each epoch after its cursor. If the upstream
+partition will itself process that epoch in the same catch-up, it provides it. If it is ahead, the output is in a buffer; where
+there is none, the upstream partition is replayed as a shadow, from the last global checkpoint, touching nothing live.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from resurge.model.names import Partition
+from resurge.protocols.recovery import Facts, Phase
+
+Coverage = Mapping[tuple[Partition, Partition], frozenset[int]]
+"""The epochs whose output from one partition for another is buffered on a node that is up."""
+
+
+@dataclass(frozen=True)
+class CatchUp:
+    """One bounded step: these epochs, for these partitions, fed by shadows up to an epoch and by buffers after it."""
+
+    first: int
+    last: int
+    partitions: tuple[Partition, ...]
+    shadows_until: Mapping[Partition, int] = field(default_factory=dict)
+    buffered: frozenset[tuple[Partition, Partition]] = frozenset()
+
+    @property
+    def epochs(self) -> range:
+        """The epochs of the step."""
+        return range(self.first, self.last + 1)
+
+
+def next_step(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], most_epochs: int) -> CatchUp | None:
+    """The next step for all partitions that catch up, or None if none does; `shadows` are the cursors of shadows that exist."""
+    catching = facts.of_phase(Phase.CATCHING_UP)
+    if not catching or min(facts.standing[partition].cursor for partition in catching) >= facts.head:
+        return None
+    until = shadows_needed(facts, coverage)
+    starts = [facts.standing[partition].cursor + 1 for partition in catching if facts.standing[partition].cursor < facts.head]
+    starts += [shadows.get(partition, facts.checkpoint) + 1 for partition, last in until.items() if shadows.get(partition, facts.checkpoint) < last]
+    first = min(starts)
+    last = min(facts.head, first + most_epochs - 1)
+    buffered = frozenset(
+        (above, below)
+        for below in catching
+        for above in facts.graph.upstream[below]
+        if facts.standing[above].phase is not Phase.CATCHING_UP or facts.standing[above].cursor > facts.standing[below].cursor
+    )
+    return CatchUp(first, last, tuple(catching), until, buffered)
+
+
+def shadows_needed(facts: Facts, coverage: Coverage) -> dict[Partition, int]:
+    """For each partition that must be replayed as a shadow, the last epoch for which; shadows need shadows above them."""
+    until: dict[Partition, int] = {}
+    for below in reversed(list(facts.graph.upstream)):
+        known = facts.standing[below]
+        for above in facts.graph.upstream[below]:
+            missing = 0
+            if known.phase is Phase.CATCHING_UP:
+                covered = coverage.get((above, below), frozenset())
+                missing = _last_missing(facts, above, range(known.cursor + 1, facts.head + 1), covered)
+            if below in until:
+                again = _last_missing(facts, above, range(facts.checkpoint + 1, until[below] + 1), frozenset())
+                missing = max(missing, again)
+            if missing:
+                until[above] = max(until.get(above, 0), missing)
+    return until
+
+
+def _last_missing(facts: Facts, above: Partition, epochs: range, covered: frozenset[int]) -> int:
+    """The last of these epochs that the upstream partition will not provide by itself and that no buffer has."""
+    known = facts.standing[above]
+    itself_from = known.cursor + 1 if known.phase is Phase.CATCHING_UP else facts.head + 1
+    for epoch in reversed(epochs):
+        if epoch < itself_from and epoch not in covered:
+            return epoch
+    return 0

@@ -1,0 +1,226 @@
+"""What becomes of partitions when nodes die and come: one lifecycle, one table. Pure: facts in, facts out.
+
+A partition is LIVE if it is up and everything upstream of it is live; live partitions take each new epoch. A STALLED one is
+up, but something upstream is not live: it keeps its state and cursor. A DOWN one lost its node. A CATCHING_UP one has a
+node and state (its own, or the last global checkpoint's) and takes past epochs until its cursor meets the head.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from resurge.errors import ProtocolError
+from resurge.model.names import NodeId, Partition
+
+
+class Phase(Enum):
+    """Where a partition is in its life."""
+
+    LIVE = "live"
+    STALLED = "stalled"
+    DOWN = "down"
+    CATCHING_UP = "catching up"
+
+
+class Event(Enum):
+    """What can happen to a partition."""
+
+    NODE_LOST = "its node is lost"
+    UPSTREAM_LOST = "something upstream is not live"
+    SCHEDULED = "the planner chose it"
+    CAUGHT_UP = "its cursor met the head"
+
+
+TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
+    (Phase.LIVE, Event.NODE_LOST): Phase.DOWN,
+    (Phase.LIVE, Event.UPSTREAM_LOST): Phase.STALLED,
+    (Phase.STALLED, Event.NODE_LOST): Phase.DOWN,
+    (Phase.STALLED, Event.SCHEDULED): Phase.CATCHING_UP,
+    (Phase.DOWN, Event.SCHEDULED): Phase.CATCHING_UP,
+    (Phase.CATCHING_UP, Event.NODE_LOST): Phase.DOWN,
+    (Phase.CATCHING_UP, Event.UPSTREAM_LOST): Phase.STALLED,
+    (Phase.CATCHING_UP, Event.CAUGHT_UP): Phase.LIVE,
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One partition: its phase, its node, the last epoch it has processed, and the last epoch whose output was shown."""
+
+    phase: Phase
+    node: NodeId | None
+    cursor: int
+    shown: int
+
+    def after(self, event: Event, partition: Partition) -> "Standing":
+        """The standing after an event, by the table."""
+        phase = TRANSITIONS.get((self.phase, event))
+        if phase is None:
+            accepted = ", ".join(sorted(known.name for given, known in TRANSITIONS if given is self.phase))
+            raise ProtocolError(f"partition {partition} is {self.phase.name} and cannot handle {event.name}; it accepts {accepted}")
+        return replace(self, phase=phase)
+
+
+@dataclass(frozen=True)
+class QueryNeed:
+    """A query partition: its priority and all partitions without which it has no output."""
+
+    priority: float
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Who feeds whom, upstream first; and what each query partition needs. Fixed for the life of a job."""
+
+    upstream: Mapping[Partition, frozenset[Partition]]
+    queries: Mapping[str, QueryNeed]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything a recovery decision is made from."""
+
+    graph: Graph
+    standing: Mapping[Partition, Standing]
+    capacity: Mapping[NodeId, float]
+    costs: Mapping[Partition, float] = field(default_factory=dict)
+    head: int = 0
+    checkpoint: int = 0
+    nodes_lost: int = 0
+    is_buffering: bool = False
+
+    def of_phase(self, *phases: Phase) -> list[Partition]:
+        """The partitions in these phases, upstream first."""
+        return [partition for partition in self.graph.upstream if self.standing[partition].phase in phases]
+
+    @property
+    def live(self) -> frozenset[Partition]:
+        """The partitions that take the next epoch."""
+        return frozenset(self.of_phase(Phase.LIVE))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every partition is live."""
+        return all(standing.phase is Phase.LIVE for standing in self.standing.values())
+
+    def free(self) -> dict[NodeId, float]:
+        """Capacity that no partition uses, per node."""
+        left = dict(self.capacity)
+        for partition, standing in self.standing.items():
+            if standing.node is not None and standing.node in left:
+                left[standing.node] -= self.costs.get(partition, 0.0)
+        return {node: max(0.0, value) for node, value in left.items()}
+
+    def live_queries(self) -> frozenset[str]:
+        """The query partitions that produce output."""
+        live = self.live
+        return frozenset(name for name, need in self.graph.queries.items() if need.partitions <= live)
+
+
+def begin(graph: Graph, capacity: Mapping[NodeId, float], placement: Mapping[Partition, NodeId], epoch: int) -> Facts:
+    """A job whose partitions all stand at one epoch, each on a node."""
+    standing = {partition: Standing(Phase.LIVE, placement[partition], epoch, epoch) for partition in graph.upstream}
+    return Facts(graph, standing, dict(capacity), head=epoch, checkpoint=epoch)
+
+
+def nodes_lost(facts: Facts, lost: Iterable[NodeId], correlated_from: int) -> Facts:
+    """Partitions of lost nodes are down at the last checkpoint; what they fed stalls; a correlated failure buffers."""
+    gone = frozenset(lost) & frozenset(facts.capacity)
+    if not gone:
+        return facts
+    standing = dict(facts.standing)
+    for partition, known in facts.standing.items():
+        if known.node in gone:
+            standing[partition] = replace(known.after(Event.NODE_LOST, partition), node=None, cursor=facts.checkpoint)
+    count = facts.nodes_lost + len(gone)
+    capacity = {node: value for node, value in facts.capacity.items() if node not in gone}
+    changed = replace(
+        facts, standing=standing, capacity=capacity, nodes_lost=count, is_buffering=facts.is_buffering or count >= correlated_from
+    )
+    return _stalled(changed)
+
+
+def _stalled(facts: Facts) -> Facts:
+    """Let everything stall that lies below a partition which is not live (nor catching up with it)."""
+    standing = dict(facts.standing)
+    for partition, upstream in facts.graph.upstream.items():
+        known = standing[partition]
+        above = [standing[other].phase for other in upstream]
+        blocked = {
+            Phase.LIVE: any(phase is not Phase.LIVE for phase in above),
+            Phase.CATCHING_UP: any(phase in (Phase.DOWN, Phase.STALLED) for phase in above),
+        }
+        if blocked.get(known.phase, False):
+            standing[partition] = known.after(Event.UPSTREAM_LOST, partition)
+    return replace(facts, standing=standing)
+
+
+def nodes_joined(facts: Facts, joined: Mapping[NodeId, float]) -> Facts:
+    """New capacity."""
+    return replace(facts, capacity={**facts.capacity, **joined})
+
+
+def rolled_back(facts: Facts) -> Facts:
+    """Everything is down at the last checkpoint: the source-replay strategy's answer to each failure."""
+    standing = {
+        partition: replace(known, phase=Phase.DOWN, node=None, cursor=facts.checkpoint) for partition, known in facts.standing.items()
+    }
+    return replace(facts, standing=standing)
+
+
+def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iterable[str]) -> Facts:
+    """Down partitions get their nodes; they, and the stalled ones of the same queries, begin to catch up."""
+    wanted: set[Partition] = set(placement)
+    for name in queries:
+        wanted |= facts.graph.queries[name].partitions
+    standing = dict(facts.standing)
+    for partition in facts.graph.upstream:
+        known = standing[partition]
+        if partition not in wanted or known.phase in (Phase.LIVE, Phase.CATCHING_UP):
+            continue
+        above = (standing[other].phase for other in facts.graph.upstream[partition])
+        if any(phase in (Phase.DOWN, Phase.STALLED) for phase in above):
+            continue
+        if known.phase is Phase.DOWN and partition not in placement:
+            continue
+        node = placement.get(partition, known.node)
+        standing[partition] = replace(known.after(Event.SCHEDULED, partition), node=node)
+    return replace(facts, standing=standing)
+
+
+def advanced(facts: Facts, cursors: Mapping[Partition, int]) -> Facts:
+    """Partitions caught up to these epochs, and their output was shown; those that met the head, with all upstream, are live."""
+    standing = dict(facts.standing)
+    for partition, cursor in cursors.items():
+        known = standing[partition]
+        standing[partition] = replace(known, cursor=max(known.cursor, cursor), shown=max(known.shown, cursor))
+    return _joined(replace(facts, standing=standing))
+
+
+def _joined(facts: Facts) -> Facts:
+    standing = dict(facts.standing)
+    for partition, upstream in facts.graph.upstream.items():
+        known = standing[partition]
+        if known.phase is Phase.CATCHING_UP and known.cursor == facts.head:
+            if all(standing[other].phase is Phase.LIVE for other in upstream):
+                standing[partition] = known.after(Event.CAUGHT_UP, partition)
+    return replace(facts, standing=standing)
+
+
+def epoch_done(facts: Facts, epoch: int) -> Facts:
+    """The live partitions have taken one more epoch."""
+    if epoch != facts.head + 1:
+        raise ProtocolError(f"epoch {epoch} cannot follow epoch {facts.head}; expected epoch {facts.head + 1}")
+    standing = {
+        partition: replace(known, cursor=epoch, shown=max(epoch, known.shown)) if known.phase is Phase.LIVE else known
+        for partition, known in facts.standing.items()
+    }
+    return _joined(replace(facts, standing=standing, head=epoch))
+
+
+def checkpointed(facts: Facts, epoch: int) -> Facts:
+    """A global checkpoint of this epoch is complete: earlier failures are history, and buffering ends."""
+    if not facts.is_whole:
+        raise ProtocolError(f"a global checkpoint of epoch {epoch} needs every partition live; expected none down or behind")
+    return replace(facts, checkpoint=epoch, nodes_lost=0, is_buffering=False)

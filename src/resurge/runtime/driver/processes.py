@@ -1,0 +1,130 @@
+"""Processes that belong together: found by a mark that they inherit, killed all at once, and never outliving their owner."""
+
+import contextlib
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import psutil
+
+GUARD_POLL_S = 0.5
+KILL_TIMEOUT_S = 10.0
+# The kernel counts start times in ticks of its clock, and the time of boot is known to the second only.
+START_TOLERANCE_S = 1.0
+
+
+class ProcessId(msgspec.Struct, frozen=True):
+    """A process for ever: a number that the system gives to another process later has another start time."""
+
+    pid: int
+    started_s: float
+
+    @staticmethod
+    def of(pid: int) -> "ProcessId":
+        """The process that has this number now."""
+        return ProcessId(pid, float(psutil.Process(pid).create_time()))
+
+    def find(self) -> psutil.Process | None:
+        """The process if it runs; None if it ended, is a zombie, or its number belongs to another one."""
+        with contextlib.suppress(psutil.Error):
+            found = psutil.Process(self.pid)
+            is_same = abs(found.create_time() - self.started_s) <= START_TOLERANCE_S
+            return found if is_same and found.status() != psutil.STATUS_ZOMBIE else None
+        return None
+
+
+def marked(variable: str, value: str) -> list[psutil.Process]:
+    """The running processes that were started with this variable in their environment: children inherit it, orphans keep it."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(variable) == value:
+                found.append(process)
+    return found
+
+
+def kill_trees(roots: Iterable[psutil.Process], variable: str, value: str) -> None:
+    """kill -9 for processes and all they started; returns when they are gone.
+
+    From the top down, so that nobody is left who would start a killed process again. What was started in the meantime has the
+    mark and is killed in the next round.
+    """
+    doomed = [process for root in roots for process in _tree(root)]
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while doomed and time.monotonic() < deadline:
+        for process in doomed:
+            # psutil compares start times first: a number that was given away is not killed.
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        _wait_until_gone(doomed, deadline)
+        doomed = [process for process in marked(variable, value) if _is_running(process)]
+
+
+def _tree(root: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return [root]
+
+
+def _wait_until_gone(processes: Iterable[psutil.Process], deadline: float) -> None:
+    for process in processes:
+        while _is_running(process) and time.monotonic() < deadline:
+            time.sleep(0.002)
+
+
+def _is_running(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+class Guardian:
+    """A small process that kills everything with a mark as soon as the owner closes it or ends, in whatever way."""
+
+    def __init__(self, variable: str, value: str, temporary: Path | None) -> None:
+        arguments = [str(os.getpid()), variable, value, str(temporary or "")]
+        # Not PR_SET_PDEATHSIG: that follows the thread that started a process, and nodes are added from threads that end.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process that watches."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Have it clean up and end."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(KILL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def guard(owner: int, variable: str, value: str, temporary: str) -> None:
+    """Wait for the end of standard input or of the owner, then kill what has the mark and remove the temporary folder."""
+    # Both: a child that the owner forked may hold the other end of the pipe open after the owner's end.
+    while os.getppid() == owner and not select.select([sys.stdin], [], [], GUARD_POLL_S)[0]:
+        pass
+    kill_trees(marked(variable, value), variable, value)
+    if temporary:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    guard(int(sys.argv[1]), *sys.argv[2:5])

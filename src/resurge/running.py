@@ -36,8 +36,8 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     >>> sink = resurge.MemorySink()
     >>> job = resurge.TopologyBuilder("demo")
     >>> posts = job.source("posts", resurge.posts(total=1000, posts_per_epoch=500), event_time="time")
-    >>> posts.window("busy", "10s", key="user", n=resurge.count()).query(sink=sink)
-    >>> resurge.run(job, master="local[2]", until_idle=True)
+    >>> posts.window("busy", "10s", key="user", emit="final", n=resurge.count()).query(sink=sink)
+    >>> resurge.run(job, master="local[2]", until_idle=True, drain=True)
     >>> sink.table()["n"].sum()
     1000
     """

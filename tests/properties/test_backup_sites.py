@@ -70,9 +70,7 @@ def test_tree_needs_no_more_than_exact(seed: int, kind: str, tightness: float, h
 def test_exact_equals_trying_everything(seed: int, kind: str, tightness: float, has_costs: bool, density: float):
     """`exact` and `exhaustive` agree on random acyclic topologies."""
     chance = random.Random(seed)
-    problem = topologies.problem_with(
-        topologies.random_dag(11, density, chance), chance, kind, tightness, has_costs=has_costs
-    )
+    problem = topologies.problem_with(topologies.random_dag(11, density, chance), chance, kind, tightness, has_costs=has_costs)
     assert ALGORITHMS["exact"](problem).cost == pytest.approx(ALGORITHMS["exhaustive"](problem).cost)
 
 

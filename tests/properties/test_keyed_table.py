@@ -61,7 +61,7 @@ def hashing(request):
         yield
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(deltas)
 def test_table_is_a_dict(changes):
     """Upserts and deletes act as on a dict; a key in both is kept; the table before a change stays as it was."""
@@ -74,7 +74,7 @@ def test_table_is_a_dict(changes):
 
 
 @pytest.mark.parametrize("spec", [IN_KEY, IN_VALUE], ids=["bucket in key", "bucket in value"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(changes=deltas)
 def test_low_hides_rows_for_ever_and_no_older_row_comes_back(spec, changes):
     """A row is there while its own bucket is not below the highest low so far; what it replaced never is."""
@@ -93,7 +93,7 @@ def bucket(spec, key, value):
     return key[1] if spec is IN_KEY else value
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(deltas)
 def test_runs_stay_few_and_have_each_key_once(changes):
     """Runs are ordered by hash, hold a key once, and each is several times as large as the next."""

@@ -96,7 +96,7 @@ def test_bounded_join_is_the_nested_loop_over_timely_rows(cut, span, how, delay)
     assert all(table.rows().height == 0 for table in result.state.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(epochs)
 def test_unbounded_join_needs_no_time_and_forgets_nothing(cut):
     """Without a bound all rows with the same key match, whatever the cuts."""

@@ -3,15 +3,14 @@
 import random
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 
 from resurge.planning.backup_sites import BackupProblem
 
 Edges = list[tuple[str, str]]
 
 
-def recovery_latency(
-    tasks: Mapping[str, float], edges: Sequence[tuple[str, str]], backups: Sequence[str]
-) -> dict[str, float]:
+def recovery_latency(tasks: Mapping[str, float], edges: Sequence[tuple[str, str]], backups: Sequence[str]) -> dict[str, float]:
     """L(v) = T(v) + max over upstream u of (0 if u is a backup else L(u)), straight from its definition."""
 
     @cache
@@ -40,7 +39,7 @@ def lines(count: int, length: int) -> Edges:
     edges = []
     for number in range(count):
         names = [f"line{number}-{index}" for index in range(length)] + ["sink"]
-        edges += list(zip(names, names[1:], strict=False))
+        edges += pairwise(names)
     return edges
 
 

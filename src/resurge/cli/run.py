@@ -87,6 +87,7 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     options = RunOptions(
         url, interval_s=interval_seconds(interval), checkpoint_interval=checkpoint_interval, max_rows_per_epoch=max_rows
     )
+    refuse_other_job(topology, url)
     console = Console()
     _warn_of_memory_sinks(topology, console)
     with TelemetryLog(telemetry_path(url)) as telemetry:
@@ -161,6 +162,16 @@ def _spark_output_in(path: Path) -> Iterator[None]:
 def spark_log(telemetry: "TelemetryLog") -> Path:
     """Where Spark's own messages go, and what operators print to standard error: beside the telemetry."""
     return telemetry.path.with_name("spark.log") if telemetry.path is not None else Path(os.devnull)
+
+
+def refuse_other_job(topology: "Topology", url: str) -> None:
+    """What does not fit the job that is there is refused before Spark is started; the engine refuses it again."""
+    from resurge.runtime.storage.durable import DurableStore
+    from resurge.runtime.storage.job_store import identity_of, read_identity, refuse_difference
+
+    known = read_identity(DurableStore(url))
+    if known is not None:
+        refuse_difference(known, identity_of(topology), url)
 
 
 def telemetry_path(url: str) -> Path:

@@ -42,6 +42,8 @@ class KeyedAggregate(StatefulOperator):
         """Key and aggregates; no event time."""
         (given,) = inputs
         described = f"aggregate {self.name!r}"
+        if not self.key:
+            raise TopologyError(f"{described} has no key; expected at least one key column: add a constant one in a map before")
         columns = {name: given.column(name, described) for name in self.key}
         for name, kind in final_schema(self.aggregates, given, described).items():
             if name in columns:

@@ -10,6 +10,7 @@ import polars as pl
 from resurge.errors import JobError, TopologyError
 
 _BEGINNING = datetime(1970, 1, 1)
+_END_US = (datetime.max - _BEGINNING) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -200,5 +201,5 @@ def as_microseconds(time: datetime | int) -> int:
 
 
 def as_datetime(time_us: int) -> datetime:
-    """A time in microseconds as Polars shows it in a Datetime column without time zone."""
-    return _BEGINNING + timedelta(microseconds=time_us)
+    """A time in microseconds as Polars shows it in a Datetime column without time zone; the last there is if it lies beyond."""
+    return _BEGINNING + timedelta(microseconds=min(time_us, _END_US))

@@ -21,7 +21,10 @@ Delays = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Node:
-    """An operator on one branch, at its level; `parent` is the node it reads directly, if it has no key."""
+    """An operator on one branch, at its level; `parent` is the node it reads directly, if it has no key.
+
+    `delays` say how far its input's event time may lie behind each source's newest, `output_delays` the same of its output.
+    """
 
     number: int
     operator: Operator
@@ -34,6 +37,12 @@ class Node:
     def is_stateful(self) -> bool:
         """Whether it has partitions of its own."""
         return isinstance(self.operator, StatefulOperator)
+
+    @property
+    def output_delays(self) -> Delays:
+        """A keyed operator may hold rows back; what reads it must wait for them."""
+        extra = self.operator.watermark_delay_us() if isinstance(self.operator, StatefulOperator) else 0
+        return tuple((source, delay + extra) for source, delay in self.delays)
 
 
 @dataclass(frozen=True)
@@ -158,7 +167,7 @@ class _Compiler:
     def _stateless(self, operator: Operator, parent: int) -> int:
         above = self.nodes[parent]
         keeps = isinstance(operator, Transform) and operator.kind == "filter"
-        return self._node(operator, above.level, parent, above.kept_key if keeps else None, above.delays)
+        return self._node(operator, above.level, parent, above.kept_key if keeps else None, above.output_delays)
 
     def _stateful(self, operator: Operator) -> int:
         keys = operator.keys() or ()
@@ -171,7 +180,7 @@ class _Compiler:
         for name, key in zip(operator.inputs, keys, strict=True):
             exchanges, locals_ = [], []
             for number in self.branches[name]:
-                for source, delay in self.nodes[number].delays:
+                for source, delay in self.nodes[number].output_delays:
                     delays[source] = max(delays.get(source, 0), delay)
                 if self._is_local(number, key) and self.nodes[number].level == level:
                     locals_.append(number)
@@ -182,7 +191,7 @@ class _Compiler:
         extra = operator.watermark_delay_us() if isinstance(operator, StatefulOperator) else 0
         output = self.topology.shapes[operator.name].schema
         kept = keys[0] if all(key == keys[0] for key in keys) and all(column in output for column in keys[0]) else None
-        return self._node(operator, level, None, kept, tuple((source, delay + extra) for source, delay in delays.items()))
+        return self._node(operator, level, None, kept, tuple(delays.items()))
 
     def _is_local(self, number: int, key: tuple[str, ...]) -> bool:
         return self.chained and self.nodes[number].level > 0 and self.nodes[number].kept_key == key

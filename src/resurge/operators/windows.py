@@ -52,8 +52,9 @@ class WindowSpan:
 
 
 def is_late(span: WindowSpan, time: pl.Expr, watermark_us: int) -> pl.Expr:
-    """True for a time all of whose windows are closed, or that falls between two windows that are."""
-    return span.last_start(time) < span.closed_before(watermark_us)
+    """True for a time all of whose windows are closed, or that falls between two windows that are, or that is missing."""
+    # A row without time belongs to no window: it counts as late rather than vanish.
+    return (span.last_start(time) < span.closed_before(watermark_us)).fill_null(True)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Window(StatefulOperator):
         """Key, window bounds, aggregates; the event time is the window's end."""
         (given,) = inputs
         described = f"window {self.name!r}"
+        if not self.key:
+            raise TopologyError(f"{described} has no key; expected at least one key column: add a constant one in a map before")
         if self.emit not in EMIT_MODES:
             raise TopologyError(f"{described}: emit is {self.emit!r}; expected one of {', '.join(EMIT_MODES)}")
         if self.span.slide_us > self.span.size_us:
@@ -134,9 +137,11 @@ class Window(StatefulOperator):
         return None if watermark_us is None else self.span.closed_before(watermark_us)
 
     def _late_rows(self, panes: pl.DataFrame, open_from: int | None) -> int:
-        if open_from is None or not panes.height:
+        if not panes.height:
             return 0
-        late = self.span.last_start(pl.col(PANE)) < open_from
+        late = pl.col(PANE).is_null()
+        if open_from is not None:
+            late |= self.span.last_start(pl.col(PANE)) < open_from
         return int(panes.select(pl.col("count()").filter(late).sum()).item())
 
     def _closed(self, table: KeyedTable, changed: pl.DataFrame, low: int | None) -> pl.DataFrame:
@@ -150,7 +155,7 @@ class Window(StatefulOperator):
         """The epoch's own parts per key and open window, grouped by one integer for key and window."""
         panes = batch.frame
         parts = all_partial_columns(self.aggregates)
-        if not panes.height:
+        if panes.get_column(PANE).null_count() == panes.height:
             schema = {name: panes.schema[name] for name in (*self.key, *parts)}
             return pl.DataFrame(schema=schema | {START: pl.Int64()}).select(*self.key, START, *parts)
         size, slide = self.span.size_us, self.span.slide_us
@@ -208,5 +213,5 @@ class LateRows(StatelessOperator):
     def apply(self, frame: pl.DataFrame, context: EpochContext) -> pl.DataFrame:
         """Only the late rows."""
         if context.watermark_us is None:
-            return frame.clear()
+            return frame.filter(pl.col(self.time).is_null())
         return frame.filter(is_late(self.span, time_us(self.time), context.watermark_us))

@@ -38,7 +38,11 @@ def next_step(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int]
         return None
     until = shadows_needed(facts, coverage)
     starts = [facts.standing[partition].cursor + 1 for partition in catching if facts.standing[partition].cursor < facts.head]
-    starts += [shadows.get(partition, facts.checkpoint) + 1 for partition, last in until.items() if shadows.get(partition, facts.checkpoint) < last]
+    starts += [
+        shadows.get(partition, facts.checkpoint) + 1
+        for partition, last in until.items()
+        if shadows.get(partition, facts.checkpoint) < last
+    ]
     first = min(starts)
     last = min(facts.head, first + most_epochs - 1)
     buffered = frozenset(

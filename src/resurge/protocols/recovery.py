@@ -57,7 +57,9 @@ class Standing:
         phase = TRANSITIONS.get((self.phase, event))
         if phase is None:
             accepted = ", ".join(sorted(known.name for given, known in TRANSITIONS if given is self.phase))
-            raise ProtocolError(f"partition {partition} is {self.phase.name} and cannot handle {event.name}; it accepts {accepted}")
+            raise ProtocolError(
+                f"partition {partition} is {self.phase.name} and cannot handle {event.name}; it accepts {accepted}"
+            )
         return replace(self, phase=phase)
 
 
@@ -164,7 +166,8 @@ def nodes_joined(facts: Facts, joined: Mapping[NodeId, float]) -> Facts:
 def rolled_back(facts: Facts) -> Facts:
     """Everything is down at the last checkpoint: the source-replay strategy's answer to each failure."""
     standing = {
-        partition: replace(known, phase=Phase.DOWN, node=None, cursor=facts.checkpoint) for partition, known in facts.standing.items()
+        partition: replace(known, phase=Phase.DOWN, node=None, cursor=facts.checkpoint)
+        for partition, known in facts.standing.items()
     }
     return replace(facts, standing=standing)
 
@@ -202,9 +205,9 @@ def _joined(facts: Facts) -> Facts:
     standing = dict(facts.standing)
     for partition, upstream in facts.graph.upstream.items():
         known = standing[partition]
-        if known.phase is Phase.CATCHING_UP and known.cursor == facts.head:
-            if all(standing[other].phase is Phase.LIVE for other in upstream):
-                standing[partition] = known.after(Event.CAUGHT_UP, partition)
+        is_there = known.phase is Phase.CATCHING_UP and known.cursor == facts.head
+        if is_there and all(standing[other].phase is Phase.LIVE for other in upstream):
+            standing[partition] = known.after(Event.CAUGHT_UP, partition)
     return replace(facts, standing=standing)
 
 

@@ -152,11 +152,10 @@ def _draw_band(axes: Axes, bands: Sequence[Band], time: RunningTime) -> None:
 def _finish(axes: Axes, events: Sequence[Event], time: RunningTime, words: Callable[[float], str], *, few: bool = False) -> None:
     """Checkpoints and restarts marked, axes from zero, ticks in words."""
     axes.set_ylim(bottom=0)
-    top = axes.get_xaxis_transform()
     checkpoints = [time.at(point.at_s) for point in metrics.checkpoint_times(events)]
-    axes.plot(
-        checkpoints, [0.0] * len(checkpoints), "^", color=MARK, markersize=5, transform=top, clip_on=False, label="checkpoint"
-    )
+    if checkpoints:
+        marks = {"color": MARK, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
+        axes.plot(checkpoints, [0.0] * len(checkpoints), "^", label="checkpoint", **marks)
     for restart_s in time.restarts_s:
         axes.axvline(restart_s, color=MARK, linewidth=0.9, linestyle=(0, (1, 2)))
     axes.margins(x=0.01)

@@ -45,6 +45,69 @@ class CheckpointFinished(msgspec.Struct, frozen=True, tag=True):
     took_s: float
 
 
+class CatchUpFinished(msgspec.Struct, frozen=True, tag=True):
+    """Partitions that were behind took a step: these epochs; the latencies of the epochs that each query now showed."""
+
+    at_s: float
+    first: int
+    last: int
+    took_s: float
+    partitions: int
+    shadows: int
+    replayed_buffers: int
+    latencies_s: dict[str, list[float]]
+
+
+class NodeLost(msgspec.Struct, frozen=True, tag=True):
+    """A node died, and this was seen."""
+
+    at_s: float
+    node: str
+    partitions: int
+    is_correlated: bool
+
+
+class NodeJoined(msgspec.Struct, frozen=True, tag=True):
+    """A node is warm and may take partitions."""
+
+    at_s: float
+    node: str
+    capacity: float
+
+
+class RecoveryPlanned(msgspec.Struct, frozen=True, tag=True):
+    """The planner let these query partitions come back, with these partitions restored."""
+
+    at_s: float
+    queries: list[str]
+    partitions: dict[str, str]
+    took_s: float
+
+
+class QueriesChanged(msgspec.Struct, frozen=True, tag=True):
+    """Query partitions stopped or resumed producing output."""
+
+    at_s: float
+    epoch: int
+    down: list[str]
+    back: list[str]
+
+
+class BufferingSwitched(msgspec.Struct, frozen=True, tag=True):
+    """Adaptive buffering was switched on or off."""
+
+    at_s: float
+    epoch: int
+    is_on: bool
+
+
+class WaitingForNodes(msgspec.Struct, frozen=True, tag=True):
+    """There is no node left; the driver waits."""
+
+    at_s: float
+    epoch: int
+
+
 class Warned(msgspec.Struct, frozen=True, tag=True):
     """Something went wrong and was dealt with."""
 
@@ -60,4 +123,17 @@ class JobStopped(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Event = JobStarted | EpochFinished | CheckpointFinished | Warned | JobStopped
+Event = (
+    JobStarted
+    | EpochFinished
+    | CheckpointFinished
+    | CatchUpFinished
+    | NodeLost
+    | NodeJoined
+    | RecoveryPlanned
+    | QueriesChanged
+    | BufferingSwitched
+    | WaitingForNodes
+    | Warned
+    | JobStopped
+)

@@ -35,8 +35,8 @@ def test_output_has_key_left_right_and_the_later_time():
     assert plain(result.output) == [(1, 10, "l", 14, "r", 14)]
 
 
-@pytest.mark.parametrize("distance", [-6, -5, -4, 0, 4, 5, 6])
-@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("distance", [-6, -5, 0, 5, 6])
+@pytest.mark.parametrize("at", [0, 2, 4])
 @pytest.mark.parametrize("order", ["left first", "right first", "together"])
 def test_rows_match_up_to_the_distance_whichever_is_earlier_and_whichever_comes_first(distance, at, order):
     """Wherever the times lie in their slices."""

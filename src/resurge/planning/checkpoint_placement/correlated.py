@@ -4,7 +4,8 @@ from resurge.planning.checkpoint_placement.existing import updated
 from resurge.planning.checkpoint_placement.feasible import feasible
 from resurge.planning.checkpoint_placement.plan import CheckpointPlan, checkpoint_plan
 from resurge.planning.checkpoint_placement.problem import CheckpointProblem
-from resurge.planning.solvers.balanced_assignment import Filling, filled_cheaply
+from resurge.planning.solvers.balanced_assignment import Filling
+from resurge.planning.solvers.balanced_assignment_search import filled_cheaply
 
 
 def plan(problem: CheckpointProblem) -> CheckpointPlan:

@@ -7,7 +7,7 @@ from resurge.planning.recovery_schedule.problem import RecoveryProblem
 from resurge.planning.solvers.set_union_knapsack import reduce
 from resurge.planning.solvers.set_union_knapsack_frontier import TooManyStates, best_choice
 
-MOST_STATES = 4_000_000
+MOST_STATES = 2_000_000
 
 
 def plan(problem: RecoveryProblem) -> RecoveryPlan:
@@ -16,7 +16,7 @@ def plan(problem: RecoveryProblem) -> RecoveryPlan:
     Guarantees the optimum without nodes, or with nodes if it can be placed (`optimal` says so). The paper grows
     plans by units of cost; this grows them query by query and keeps, for the same recovered partitions that later
     queries share, only the best plan of each cost. At most 2^queries partial plans: 18 queries are always solved,
-    within a second; where more than 4,000,000 would be kept, the problem is refused.
+    within a second; where more than 2,000,000 would be kept, the problem is refused.
     """
     _refuse_fractions(problem)
     reduction = reduce(problem.knapsack, merge_items=True)

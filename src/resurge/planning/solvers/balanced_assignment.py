@@ -100,7 +100,7 @@ def filled_in_regret_order(problem: AssignmentProblem, start: Filling | None = N
     urgent: dict[int, None] = {}
     for _ in range(10):
         filling = Filling(problem, start.bins if start else None)
-        stuck = _fill(filling, list(urgent))
+        stuck = fill(filling, list(urgent))
         if stuck is None:
             return filling
         if stuck in urgent:
@@ -109,17 +109,17 @@ def filled_in_regret_order(problem: AssignmentProblem, start: Filling | None = N
     return filled_largest_first(problem)
 
 
-def _fill(filling: Filling, urgent: list[int]) -> int | None:
-    """Fill in regret order; return the item that found no room, or None."""
+def fill(filling: Filling, urgent: list[int]) -> int | None:
+    """Place missing copies, of the urgent items in their order and then by regret; return an item without room, or None."""
     problem = filling.problem
     waiting = filling.missing()
     regret = np.full(problem.item_count, -np.inf)
     best = np.full((problem.item_count, 2), -1)
     for item in waiting:
         regret[item], best[item] = _regret(filling, item)
-    regret[[item for item in urgent if regret[item] > -np.inf]] = np.inf
+    first = [item for item in urgent for _ in range(problem.copies - len(filling.bins[item]))][::-1]
     for _ in range(sum(problem.copies - len(filling.bins[item]) for item in waiting)):
-        item = int(np.argmax(regret))
+        item = first.pop() if first else int(np.argmax(regret))
         chosen = _cheapest_bin(filling, item)
         if chosen is None:
             return item
@@ -128,9 +128,7 @@ def _fill(filling: Filling, urgent: list[int]) -> int | None:
         regret[item], best[item] = (-np.inf, (-1, -1)) if is_done else _regret(filling, item)
         no_room = filling.loads[chosen] + problem.weights > problem.capacity
         for other in np.flatnonzero((best == chosen).any(axis=1) & no_room & (regret > -np.inf)).tolist():
-            is_urgent = regret[other] == np.inf
             regret[other], best[other] = _regret(filling, other)
-            regret[other] = np.inf if is_urgent else regret[other]
     return None
 
 
@@ -152,17 +150,6 @@ def _cheapest_bin(filling: Filling, item: int) -> int | None:
     costs = filling.problem.costs[item, possible]
     equal = possible[costs <= costs.min() + TIE]
     return int(equal[np.argmin(filling.loads[equal])])
-
-
-def filled_cheaply(problem: AssignmentProblem) -> Filling | None:
-    """The cheaper of two constructions, both improved; None if neither finds room for all copies."""
-    fillings = [filled_in_regret_order(problem)]
-    if problem.item_count * problem.copies * 10 <= LARGEST_SWAP_ATTEMPTS and problem.capacity != np.inf:
-        fillings.append(filled_largest_first(problem))
-    found = [filling for filling in fillings if filling is not None]
-    for filling in found:
-        improve(filling)
-    return min(found, key=Filling.cost, default=None)
 
 
 def filled_largest_first(problem: AssignmentProblem) -> Filling | None:

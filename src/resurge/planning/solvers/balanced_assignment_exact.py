@@ -49,7 +49,7 @@ def _model(model: Any, problem: AssignmentProblem) -> dict[tuple[int, int], Any]
     of_item: list[list[Any]] = [[] for _ in range(problem.item_count)]
     of_class: dict[tuple[int, int], list[Any]] = {}
     in_bin: list[list[Any]] = [[] for _ in problem.classes]
-    load_ticks = np.rint(problem.weights * _scale(LARGEST_LOAD_TICKS, problem.capacity)).astype(np.int64)
+    load_ticks = np.rint(problem.weights * _scale(LARGEST_LOAD_TICKS, problem.capacity))
     for (item, into), variable in chosen.items():
         of_item[item].append(variable)
         of_class.setdefault((item, int(problem.classes[into])), []).append(variable)
@@ -67,4 +67,4 @@ def _model(model: Any, problem: AssignmentProblem) -> dict[tuple[int, int], Any]
 
 
 def _scale(ticks: int, largest: float) -> float:
-    return 0.0 if largest == np.inf else ticks / max(largest, 1e-300)
+    return 0.0 if largest in (0.0, np.inf) else ticks / largest

@@ -110,6 +110,24 @@ class Reduction:
         return known[self.group_of_item]
 
 
+def without_hopeless_items(problem: SetUnionKnapsack) -> Reduction:
+    """Drop the items that exceed the limit alone, and the elements that only they need; cheap however large."""
+    is_kept = problem.sums_over_elements(problem.weights) <= problem.limit
+    is_entry_kept = is_kept[problem.item_of_entry]
+    used, elements = np.unique(problem.elements[is_entry_kept], return_inverse=True)
+    starts = np.zeros(int(is_kept.sum()) + 1, dtype=np.int64)
+    np.cumsum(np.diff(problem.starts)[is_kept], out=starts[1:])
+    reduced = SetUnionKnapsack(
+        values=problem.values[is_kept],
+        weights=problem.weights[used],
+        starts=starts,
+        elements=elements.astype(np.int64),
+        limit=problem.limit,
+        shares=problem.shares[used],
+    )
+    return Reduction(reduced, np.where(is_kept, np.cumsum(is_kept) - 1, Reduction.HOPELESS))
+
+
 def reduce(problem: SetUnionKnapsack, *, merge_items: bool) -> Reduction:
     """Drop hopeless items and weightless elements, merge elements that the same items need.
 

@@ -53,6 +53,11 @@ class Arena:
         """The value of the chosen items."""
         return float(self.values[chosen].sum(dtype=np.float64))
 
+    def left_by(self, excluded: Flags) -> Flags:
+        """The items that need no excluded element."""
+        left: Flags = self.needed_by[excluded].sum(axis=0) == 0
+        return left
+
     def excluded_by(self, chosen: Flags) -> Flags:
         """The elements that no chosen item needs."""
         excluded: Flags = self.needs[chosen].sum(axis=0) == 0

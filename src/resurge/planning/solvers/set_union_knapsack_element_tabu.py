@@ -69,8 +69,7 @@ class _Walk:
 
     def items_left(self) -> Flags:
         """The items that the best exclusion leaves whole."""
-        left: Flags = self.arena.needed_by[self.best].sum(axis=0) == 0
-        return left
+        return self.arena.left_by(self.best)
 
     def keep_if_best(self) -> bool:
         if self.lost >= self.least_lost - self.arena.least_gain:

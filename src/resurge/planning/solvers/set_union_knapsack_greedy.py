@@ -7,8 +7,6 @@ import numpy as np
 
 from resurge.planning.solvers.set_union_knapsack import Flags, Floats, SetUnionKnapsack
 
-_CHECKED_EVERY = 256
-
 
 def never() -> bool:
     """There is always time."""
@@ -62,15 +60,13 @@ class _Pass:
 
     def run(self, is_out_of_time: Callable[[], bool]) -> Flags:
         items_of = _items_of_elements(self.problem)
-        popped = 0
         while self.heap:
-            popped += 1
-            if popped % _CHECKED_EVERY == 0 and is_out_of_time():
-                break
             key, item = heapq.heappop(self.heap)
             if self.settled[item] or -key < self._density(item):
                 continue
             self.settled[item] = True
+            if is_out_of_time():
+                break
             opened = [element for element in self.problem.needed_by(item).tolist() if self.is_open[element]]
             cost = sum(self.weights[element] for element in opened)
             if cost > self.room:

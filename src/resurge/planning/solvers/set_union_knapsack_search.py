@@ -24,6 +24,7 @@ _FRESH_SHARE = 0.3
 _POOL_SIZE = 6
 _NOISE = 0.5
 _PRICE_SPREAD = 1.0
+_ADDED_IN_ANY_CASE = 16
 
 
 def accept_all(chosen: Flags) -> Flags:
@@ -51,17 +52,17 @@ class _Pool:
 
 def search(
     problem: SetUnionKnapsack,
-    start: Flags,
     is_out_of_time: Callable[[], bool],
     rng: np.random.Generator,
     accept: Callable[[Flags], Flags] = accept_all,
 ) -> Flags:
-    """Improve a feasible start until time is up, or the whole problem is chosen.
+    """Improve a greedy choice until time is up, or the whole problem is chosen.
 
     `accept` turns a choice into one that also satisfies what the weight alone does not say (by leaving items out,
     or exchanging them); the answer is the best accepted one.
     """
     arena = Arena.of(problem, is_out_of_time)
+    start = fill(arena, np.zeros(problem.item_count, dtype=np.bool_), problem.limit)
     best = accept(start)
     best_value = arena.value_of(best)
     pool = _Pool()
@@ -104,16 +105,17 @@ def _fresh_start(arena: Arena, limit: float, rng: np.random.Generator) -> Flags:
     prices = arena.weights * np.exp(rng.normal(0, spread, len(arena.weights))).astype(arena.weights.dtype)
     nobody = np.zeros(len(arena.values), dtype=np.bool_)
     if rng.random() < 0.5:
-        return _fill(arena, nobody, nobody, prices, limit)
+        return fill(arena, nobody, limit, prices=prices)
     nothing = np.zeros(len(arena.weights), dtype=np.bool_)
-    return _fill_around(arena, exclude_enough(arena, nothing, limit, prices, nothing), limit)
+    excluded = exclude_enough(arena, nothing, limit, prices, nothing)
+    return fill(arena, arena.left_by(excluded), limit)
 
 
 def _shaken_items(arena: Arena, chosen: Flags, share: float, limit: float, rng: np.random.Generator) -> Flags:
     """Drop a random share of the chosen items and fill up again."""
     dropped = chosen & (rng.random(len(chosen)) < share)
-    banned = dropped if rng.random() < 0.5 else np.zeros_like(dropped)
-    return _fill(arena, chosen & ~dropped, banned, _noisy(arena.weights, rng), limit)
+    banned = dropped if rng.random() < 0.5 else None
+    return fill(arena, chosen & ~dropped, limit, banned=banned, noise=rng)
 
 
 def _shaken_elements(arena: Arena, chosen: Flags, share: float, limit: float, rng: np.random.Generator) -> Flags:
@@ -121,31 +123,40 @@ def _shaken_elements(arena: Arena, chosen: Flags, share: float, limit: float, rn
     excluded = arena.excluded_by(chosen)
     taken_back = excluded & (rng.random(len(excluded)) < share)
     banned = taken_back if rng.random() < 0.5 else np.zeros_like(taken_back)
-    return _fill_around(arena, exclude_enough(arena, excluded & ~taken_back, limit, _noisy(arena.weights, rng), banned), limit)
+    noisy = arena.weights * (1 + _NOISE * rng.random(len(excluded))).astype(arena.weights.dtype)
+    excluded = exclude_enough(arena, excluded & ~taken_back, limit, noisy, banned)
+    return fill(arena, arena.left_by(excluded), limit, noise=rng)
 
 
-def _noisy(weights: Floats, rng: np.random.Generator) -> Floats:
-    return weights * (1 + _NOISE * rng.random(len(weights))).astype(weights.dtype)
+def fill(
+    arena: Arena,
+    start: Flags,
+    limit: float,
+    *,
+    prices: Floats | None = None,
+    banned: Flags | None = None,
+    noise: np.random.Generator | None = None,
+) -> Flags:
+    """Add items by profit density under the given prices until none fits; a start above the limit is emptied.
 
-
-def _fill_around(arena: Arena, excluded: Flags, limit: float) -> Flags:
-    left = arena.needed_by[excluded].sum(axis=0) == 0
-    return _fill(arena, left, np.zeros_like(left), arena.weights, limit)
-
-
-def _fill(arena: Arena, chosen: Flags, banned: Flags, prices: Floats, limit: float) -> Flags:
-    """Add items by profit density under the given prices until none fits; a start above the limit is emptied."""
-    chosen = chosen.copy()
-    shared_prices = prices / np.maximum(arena.needs.sum(axis=0), 1)
-    counts = arena.needs[chosen].sum(axis=0)
+    Out of time, a few are still added: something is better than nothing.
+    """
+    shared_prices = (arena.weights if prices is None else prices) / np.maximum(arena.needs.sum(axis=0), 1)
+    counts = arena.needs[start].sum(axis=0)
+    chosen = start.copy()
     if arena.weights[counts > 0].sum(dtype=np.float64) > limit:
         chosen[:], counts = False, np.zeros_like(counts)
-    while not arena.is_out_of_time():
+    refused = np.zeros_like(chosen) if banned is None else banned
+    added = 0
+    while added < _ADDED_IN_ANY_CASE or not arena.is_out_of_time():
+        added += 1
         is_unpaid = counts == 0
         unpaid = arena.weights * is_unpaid
         room = limit - arena.total_weight + float(unpaid.sum(dtype=np.float64))
         density = arena.values / (arena.needs.dot(shared_prices * is_unpaid) + 1e-9 * arena.total_weight)
-        density[chosen | banned | (arena.needs.dot(unpaid) > room)] = -1
+        if noise is not None:
+            density *= 1 + _NOISE * noise.random(len(density))
+        density[chosen | refused | (arena.needs.dot(unpaid) > room)] = -1
         item = int(density.argmax())
         if density[item] < 0:
             break

@@ -12,14 +12,14 @@ _NOISE = 0.3
 
 def search_sparsely(
     problem: SetUnionKnapsack,
-    start: Flags,
     is_out_of_time: Callable[[], bool],
     rng: np.random.Generator,
     accept: Callable[[Flags], Flags],
 ) -> Flags:
-    """Improve a feasible start until time is up, or the whole problem is chosen; the answer is an accepted choice."""
-    current, current_value = start, problem.value_of(start)
-    best = accept(start)
+    """Improve a greedy choice until time is up, or the whole problem is chosen; the answer is an accepted choice."""
+    current = choose_by_density(problem, is_out_of_time=is_out_of_time)
+    current_value = problem.value_of(current)
+    best = accept(current)
     best_value = problem.value_of(best)
     while not best.all() and not is_out_of_time():
         kept = current & (rng.random(problem.item_count) > rng.uniform(0.05, 0.4))

@@ -1,60 +1,51 @@
-"""The epoch loop: log what an epoch reads, run it as one Spark job, log its commit, show its output, checkpoint."""
+"""The epoch loop: log what an epoch reads, run it as one Spark job, log its commit, show its output, checkpoint.
+
+Every run begins like a recovery: all partitions are down at the last global checkpoint, come back as capacity allows, catch
+up with the journal, and then take new epochs. So a restarted driver, a lost node and a first start are one mechanism.
+"""
 
 import hashlib
 import secrets
 import shutil
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 from resurge.connectors.contracts import Offset, Sink, StagedPart
 from resurge.errors import JobError, ResurgeError
-from resurge.model.names import KeyGroup, Partition
+from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
-from resurge.protocols.checkpoint import CheckpointRecord, is_due, retention
+from resurge.protocols import recovery
+from resurge.protocols.catch_up import CatchUp, next_step
+from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
+from resurge.protocols.recovery import Facts, Phase
+from resurge.runtime.driver.checkpointing import Checkpoints, saved_partitions
 from resurge.runtime.driver.failures import raise_failure
+from resurge.runtime.driver.graphs import partition_graph
+from resurge.runtime.driver.job_plans import JobFrame, Work, catch_up_work, job_plan, live_work
+from resurge.runtime.driver.ledger import Ledger, shown_epochs
+from resurge.runtime.driver.membership import Membership
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.resume import Resumption, resumption
-from resurge.runtime.driver.runner import Runner
+from resurge.runtime.driver.runner import NodesLostError, Runner
 from resurge.runtime.driver.sources import Sources
-from resurge.runtime.storage import checkpoint_store
+from resurge.runtime.driver.story import Story
+from resurge.runtime.driver.versions import Versions
 from resurge.runtime.storage.checkpoint_store import CheckpointManifest
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.job_store import claim
-from resurge.runtime.storage.journal import CheckpointPublished, EpochCommitted, EpochPlanned, Journal
-from resurge.runtime.storage.runs import SavedState
+from resurge.runtime.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Journal
 from resurge.runtime.worker.level import JobCode
-from resurge.runtime.worker.messages import EpochWork, JobPlan, PartitionReport, PartitionWork, SlotReport, SlotWork, Split
+from resurge.runtime.worker.messages import EpochWork, SlotReport
 from resurge.runtime.worker.packets import merge_maxima
-from resurge.telemetry.events import CheckpointFinished, EpochFinished, JobStarted, JobStopped, Warned
+from resurge.scheduling import everything_down, schedule
 from resurge.telemetry.log import TelemetryLog
 
-END_OF_TIME_US = 2**62
-
-
-@dataclass
-class PartitionState:
-    """Where a partition's newest version is: a local segment of its node, or a checkpoint, or nowhere (empty)."""
-
-    segment: str | None = None
-    segments: tuple[str, ...] = ()
-    restore: SavedState | None = None
-    state_rows: int = 0
-    state_bytes: int = 0
-
-
-@dataclass
-class Progress:
-    """How far the job is."""
-
-    epoch: int = 0
-    reached: dict[str, Offset] = field(default_factory=dict)
-    watermarks_us: dict[str, int] = field(default_factory=dict)
-    last_checkpoint: int = 0
-    pace: Pace = field(default_factory=Pace)
+MOST_EPOCHS_PER_STEP = 16
+POLL_S = 0.1
 
 
 class Engine:
@@ -65,16 +56,25 @@ class Engine:
         self.runner = runner
         self.options = options
         self.telemetry = telemetry or TelemetryLog()
-        self.program = compile_topology(topology, chained=options.chained)
+        self.program = compile_topology(topology, chained=self._is_chained())
+        self.graph = partition_graph(self.program)
         self.store = DurableStore(options.url())
         self.journal = Journal(self.store)
-        self.job = ""
-        self.progress = Progress()
-        self.published: list[CheckpointRecord] = []
-        self.partitions: dict[Partition, PartitionState] = {}
-        self.expired: dict[str, list[str]] = {}
-        self.stopping = threading.Event()
+        self.checkpoints = Checkpoints(self.store, self.journal, options.checkpoints_kept)
         self.sinks: dict[str, Sink] = {query.name: query.sink for query in topology.queries.values()}
+        self.versions = Versions(self.program)
+        self.stopping = threading.Event()
+        self.pace = Pace()
+        self.reached: dict[str, Offset] = {}
+        self.watermarks_us: dict[str, int] = {}
+        self.pending: EpochPlanned | None = None
+        self.job = ""
+        self.catch_up_s: float | None = None
+        self.epoch_s = 0.0
+
+    def _is_chained(self) -> bool:
+        """Chains of operators need their partitions together, so they are for a single node only."""
+        return self.options.chained and len(self.runner.members()) <= 1 and self.runner.master.startswith(("local", "inline"))
 
     def start(self) -> None:
         """Take the job over, restore its state and bring it to where the last driver was."""
@@ -84,28 +84,15 @@ class Engine:
         self._name_job(generation)
         found = resumption(self.store, self.journal.records())
         self.sources = Sources(self.topology, self.store)
+        self.sources.begin(self.runner)
         for query, sink in self.sinks.items():
             sink.open(query, self.topology.shapes[self.topology.queries[query].operator].schema)
             sink.clean(query, found.committed_epoch)
         self.runner.install(self.job, JobCode(self.program, self.sources.readers, self.sinks))
         self._adopt(found)
-        self.telemetry.write(
-            JobStarted(
-                time.time(),
-                self.topology.name,
-                self.journal.generation,
-                self.runner.master,
-                sorted(set(self.runner.slots())),
-                {query.name: query.priority for query in self.topology.queries.values()},
-                self.topology.key_groups,
-                found.committed_epoch,
-                found.checkpoint_epoch,
-            )
-        )
-        for warning in found.warnings:
-            self.telemetry.write(Warned(time.time(), warning))
-        for planned in found.planned:
-            self._replay(planned, found)
+        self.story = Story(self.telemetry, self.program, self.ledger)
+        self.story.started(self, found)
+        self._catch_up_with_journal()
 
     def _name_job(self, generation: int) -> None:
         """Name this run, and remove what killed drivers of the same job left in the local store of this machine."""
@@ -116,46 +103,312 @@ class Engine:
 
     def _adopt(self, found: Resumption) -> None:
         checkpoint = found.checkpoint
-        self.published = list(reversed(found.published))
-        self.progress.epoch = self.progress.last_checkpoint = found.checkpoint_epoch
-        self.progress.reached = self.sources.initial() | found.reached
-        self.progress.watermarks_us = dict(checkpoint.watermarks_us) if checkpoint else {}
-        for name in self.program.partitioned_operators():
-            for group in range(self.topology.key_groups):
-                saved = checkpoint.partitions.get(f"{name}/{group}") if checkpoint else None
-                self.partitions[Partition(name, KeyGroup(group))] = PartitionState(restore=saved)
+        self.checkpoints.published = list(reversed(found.published))
+        self.reached = self.sources.initial() | found.reached
+        self.watermarks_us = dict(checkpoint.watermarks_us) if checkpoint else {}
+        self.versions.checkpoint = checkpoint.partitions if checkpoint else {}
+        shown, by_sources = shown_epochs(list(self.graph.upstream), found.records, found.checkpoint_epoch)
+        self.ledger = Ledger(self.sources, {plan.epoch: plan for plan in found.planned}, {}, by_sources)
+        for plan in found.planned:
+            if plan.epoch in found.committed:
+                self.ledger.closing_us[plan.epoch] = found.committed[plan.epoch].watermarks_us
+                self.watermarks_us = found.committed[plan.epoch].watermarks_us
+                self.reached |= {name: end for name, (_, end) in plan.offsets.items()}
+            else:
+                self.pending = plan
+        self.membership = Membership(self.runner, self.options)
+        facts = everything_down(self.graph, {}, found.checkpoint_epoch, found.committed_epoch, shown)
+        self.facts = self.membership.observed(facts)
+        if checkpoint is not None:
+            self.membership.costs = {p: checkpoint.costs[str(p)] for p in self.graph.upstream if str(p) in checkpoint.costs}
 
-    def _replay(self, planned: EpochPlanned, found: Resumption) -> None:
-        """Run a logged epoch again; output that was committed is not shown again, but for the last, which may not have been."""
-        committed = planned.epoch in found.committed
-        is_last = planned.epoch == found.committed_epoch
-        self._run_epoch(planned, show=not committed or is_last, is_committed=committed)
+    def _catch_up_with_journal(self) -> None:
+        """Replay the logged epochs; then run the one that was logged but not committed."""
+        self.observe()
+        if not self.graph.upstream and self.ledger.shown_by_sources < self.facts.head:
+            self._replay_sources(self.facts.head)
+        while self.catching_up() and not self.facts.live:
+            self.catch_up()
+        if self.pending is not None and self.facts.capacity:
+            self._run_pending()
+
+    def _replay_sources(self, epoch: int) -> None:
+        """Show again the last epoch of a topology without state, which may not have been shown."""
+        reports = self._attempt(lambda: Work(epoch, [self.ledger.work(epoch)], self.ledger.splits(epoch), {}, {}, {}))
+        self._show([part for report in reports for part in report.parts])
+        self.ledger.shown_by_sources = epoch
+
+    # Nodes
+
+    def observe(self) -> None:
+        """See which nodes have gone or come, and let come back what can."""
+        before = self.facts
+        self.facts = self.membership.observed(self.facts)
+        self._after_change(before)
+
+    def _lost(self, nodes: frozenset[NodeId]) -> None:
+        before = self.facts
+        self.facts = self.membership.lost(self.facts, nodes)
+        self._after_change(before)
+
+    def _after_change(self, before: Facts) -> None:
+        gone = frozenset(before.capacity) - frozenset(self.facts.capacity)
+        if gone:
+            self.versions.forget_nodes(gone)
+        down = [p for p, known in self.facts.standing.items() if known.phase is Phase.DOWN]
+        self.versions.forget_partitions(down)
+        self.story.changed(before, self.facts)
+        if self.facts.of_phase(Phase.DOWN, Phase.STALLED) and self.facts.capacity:
+            started = time.monotonic()
+            planned = schedule(self.membership.with_costs(self.facts), self.membership.strategy)
+            self.story.planned(self.facts, planned, time.monotonic() - started)
+            self.facts = planned
+
+    # Live epochs
 
     def step(self, *, drain: bool = False) -> bool:
         """Run the next epoch if there is input; False if there was none."""
-        progress = self.progress
-        limit = row_limit(progress.pace, self.options.interval_s, self.options.max_rows_per_epoch)
-        offsets = self.sources.next_offsets(progress.reached, limit)
-        if not drain and all(start == end for start, end in offsets.values()):
-            return False
-        arrival_s = self.sources.arrival_s(offsets)
-        planned = EpochPlanned(progress.epoch + 1, offsets, dict(progress.watermarks_us), arrival_s, drain)
-        self.journal.append(planned)
-        self._run_epoch(planned, show=True, is_committed=False, limit=limit)
+        self.observe()
+        if self.pending is None:
+            limit = row_limit(self.pace, self.options.interval_s, self.options.max_rows_per_epoch)
+            offsets = self.sources.next_offsets(self.reached, limit)
+            if not drain and all(start == end for start, end in offsets.values()):
+                return False
+            arrival_s = self.sources.arrival_s(offsets)
+            planned = EpochPlanned(self.facts.head + 1, offsets, dict(self.watermarks_us), arrival_s, drain)
+            self.journal.append(planned)
+            self.ledger.planned[planned.epoch] = planned
+            self.pending = planned
+            self.story.limit = limit
+        self._run_pending()
         return True
+
+    def _run_pending(self) -> None:
+        """Run the logged epoch with the partitions that are live; commit, show, and checkpoint if due."""
+        if self.pending is None:
+            return
+        planned, started = self.pending, time.monotonic()
+        checkpoint = False
+
+        def work() -> Work:
+            nonlocal checkpoint
+            due = is_due(planned.epoch, self.options.checkpoint_interval, self.facts.checkpoint)
+            checkpoint = due and self.facts.is_whole
+            epoch = self.ledger.work(planned.epoch)
+            return live_work(self.facts, self.versions, self.program, epoch, self.ledger.splits(planned.epoch), checkpoint)
+
+        reports = self._attempt(work, buffers_epoch=planned.epoch)
+        self._commit(planned, reports)
+        self.epoch_s = time.monotonic() - started
+        self.pace = observed(self.pace, sum(report.rows_read for report in reports), self.epoch_s, self.options.interval_s)
+        self.membership.measured(reports, max(self.options.interval_s, self.epoch_s))
+        self.story.epoch(self, planned, reports, self.epoch_s)
+        if checkpoint:
+            self._publish(planned.epoch, reports)
+
+    def _commit(self, planned: EpochPlanned, reports: list[SlotReport]) -> None:
+        maxima: dict[int, dict[str, int]] = {planned.epoch: dict(planned.watermarks_us)}
+        for report in reports:
+            merge_maxima(maxima, report.maxima_us)
+        absent = [str(partition) for partition in self.graph.upstream if partition not in self.facts.live]
+        parts = [part for report in reports for part in report.parts]
+        self.journal.append(EpochCommitted(planned.epoch, maxima[planned.epoch], _without_rows(parts), absent))
+        self._show(parts)
+        self.watermarks_us = self.ledger.closing_us[planned.epoch] = maxima[planned.epoch]
+        self.reached |= {name: end for name, (_, end) in planned.offsets.items()}
+        self.ledger.shown_by_sources = planned.epoch
+        self.story.before = self.facts
+        self.facts = recovery.epoch_done(self.facts, planned.epoch)
+        self.pending = None
+
+    # Catching up
+
+    def catching_up(self) -> bool:
+        """Whether some partition is behind and on its way."""
+        return bool(self.facts.of_phase(Phase.CATCHING_UP))
+
+    def catch_up(self, budget_s: float | None = None) -> None:
+        """One bounded step for all partitions that are behind."""
+        started = time.monotonic()
+        taken: list[CatchUp] = []
+
+        def work() -> Work:
+            taken.clear()
+            step = self._next_step(budget_s)
+            if step is None:
+                return Work(self.facts.head, [], [], {}, {}, {})
+            taken.append(step)
+            epochs = [self.ledger.work(epoch) for epoch in step.epochs]
+            splits = [split for epoch in step.epochs for split in self.ledger.splits(epoch)]
+            spare = sorted(self.facts.capacity)
+            return catch_up_work(self.facts, self.versions, step, epochs, splits, spare)
+
+        if self._next_step(budget_s) is None:
+            self.facts = recovery.advanced(self.facts, {})
+            return
+        reports = self._attempt(work)
+        if not taken:
+            return
+        self._commit_catch_up(taken[0], reports)
+        took_s = time.monotonic() - started
+        self.catch_up_s = took_s / len(taken[0].epochs)
+        self.story.catch_up(self, taken[0], reports, took_s)
+
+    def _next_step(self, budget_s: float | None) -> CatchUp | None:
+        shadows = {partition: version.cursor for partition, version in self.versions.shadows.items()}
+        most = MOST_EPOCHS_PER_STEP
+        if budget_s is not None and self.facts.live:
+            most = 1 if self.catch_up_s is None else max(1, min(most, int(budget_s / max(self.catch_up_s, 1e-3))))
+        return next_step(self.facts, self.versions.coverage(), shadows, most)
+
+    def _commit_catch_up(self, step: CatchUp, reports: list[SlotReport]) -> None:
+        cursors = {partition: max(step.last, self.facts.standing[partition].cursor) for partition in step.partitions}
+        parts = [part for report in reports for part in report.parts]
+        if parts:
+            named = {str(partition): cursor for partition, cursor in cursors.items()}
+            self.journal.append(CatchUpCommitted(step.last, named, _without_rows(parts)))
+            self._show(parts)
+        self.ledger.shown_by_sources = max(self.ledger.shown_by_sources, step.last)
+        before = self.facts
+        self.facts = recovery.advanced(self.facts, cursors)
+        self.story.before = before
+        if not self.catching_up():
+            self.versions.shadows.clear()
+        self.story.changed(before, self.facts)
+
+    # Jobs
+
+    def _attempt(self, work: Callable[[], Work], buffers_epoch: int | None = None) -> list[SlotReport]:
+        """Run a job until an attempt succeeds; after a loss of nodes the work is decided anew."""
+        while True:
+            self._wait_for_nodes()
+            slots = self.membership.slots(self.facts)
+            chosen = work()
+            plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), self.versions.expired)
+            try:
+                reports = self.runner.run(plan)
+            except NodesLostError as error:
+                self._lost(error.nodes)
+                continue
+            failed = [report.failure for report in reports if report.failure is not None]
+            if failed:
+                for report in reports:
+                    self._discard(report.parts)
+                if failed[0][0] == "Misplaced":
+                    continue
+                raise_failure(*failed[0])
+            self.versions.adopt(plan, reports)
+            if buffers_epoch is not None and chosen.buffered:
+                producers = {p: known.node for p, known in self.facts.standing.items() if p in self.facts.live and known.node}
+                self.versions.buffer(buffers_epoch, chosen.buffered, reports, producers)
+                self.versions.keep_buffers_within(self.options.buffer_limit_bytes)
+            return reports
+
+    def _wait_for_nodes(self) -> None:
+        """Losing all nodes keeps the driver waiting, not dead."""
+        told = False
+        while not self.facts.capacity:
+            if self.stopping.is_set():
+                raise JobError("there is no node to run on and the job was asked to stop; run again when there are nodes")
+            if not told:
+                self.story.waiting(self.facts)
+                told = True
+            self.stopping.wait(POLL_S)
+            self.observe()
+
+    def _frame(self) -> JobFrame:
+        return JobFrame(self.program, self.job, self._local_folder(), self.store.url)
+
+    def _local_folder(self) -> str:
+        return f"{self.options.local_root}/resurge-{self.job}"
+
+    # Output and checkpoints
+
+    def _show(self, parts: list[StagedPart]) -> None:
+        by_query: dict[str, list[StagedPart]] = {}
+        for part in parts:
+            by_query.setdefault(part.query, []).append(part)
+        for query, mine in by_query.items():
+            self.sinks[query].publish(sorted(mine, key=lambda part: (part.epoch, part.part)))
+
+    def _discard(self, parts: list[StagedPart]) -> None:
+        for part in parts:
+            self.sinks[part.query].discard([part])
+
+    def checkpoint(self) -> None:
+        """A job without epochs, which only saves every partition's state; only when all are live."""
+        if not self.facts.is_whole or not self.facts.capacity:
+            return
+
+        def work() -> Work:
+            live = live_work(self.facts, self.versions, self.program, EpochWork(self.facts.head, {}), [], True)
+            return Work(self.facts.head, [], [], live.partitions, {}, {}, True)
+
+        reports = self._attempt(work)
+        if self.facts.is_whole:
+            self._publish(self.facts.head, reports)
+
+    def _publish(self, epoch: int, reports: list[SlotReport]) -> None:
+        started = time.monotonic()
+        saved = saved_partitions(reports, list(self.graph.upstream), epoch)
+        costs = {str(partition): cost for partition, cost in self.membership.costs.items()}
+        self.checkpoints.publish(
+            CheckpointManifest(epoch, self.journal.generation, self.watermarks_us, self.reached, saved, costs)
+        )
+        before = self.facts
+        self.facts = recovery.checkpointed(self.facts, epoch)
+        self.versions.checkpoint = saved
+        self.versions.drop_buffers()
+        self.ledger.forget_before(epoch + 1)
+        self.sources.commit(self.reached)
+        self.story.checkpointed(before, self.facts, time.monotonic() - started)
+
+    # The loop
 
     def run(self, epochs: int | None = None, *, until_idle: bool = False, drain: bool = False) -> None:
         """Run until `stop`, for a number of epochs, or until there is no input; `drain` closes all windows at the end."""
         done = 0
+        interval_s = 0.0 if until_idle else self.options.interval_s
         while not self.stopping.is_set() and (epochs is None or done < epochs):
-            started = time.monotonic()
+            began = time.monotonic()
             if self.step():
                 done += 1
-            elif until_idle:
+            elif until_idle and not self.catching_up():
                 break
-            self.stopping.wait(wait_s(started, time.monotonic(), self.options.interval_s if not until_idle else 0.0))
+            self._fill(began, interval_s)
+        if until_idle or drain:
+            self._finish_recovery()
         if drain and not self.stopping.is_set():
             self.step(drain=True)
+            self._finish_recovery()
+
+    def _fill(self, began: float, interval_s: float) -> None:
+        """Until the next epoch is due: catch up in bounded steps, else wait; always at least one step."""
+        while self.catching_up() and not self.stopping.is_set():
+            left = wait_s(began, time.monotonic(), interval_s)
+            self.catch_up(left)
+            self.observe()
+            if wait_s(began, time.monotonic(), interval_s) <= 0:
+                return
+        while not self.stopping.is_set():
+            left = wait_s(began, time.monotonic(), interval_s)
+            if left <= 0:
+                return
+            self.stopping.wait(min(left, POLL_S))
+            self.observe()
+            if self.catching_up():
+                self._fill(began, interval_s)
+                return
+
+    def _finish_recovery(self) -> None:
+        """Wait until everything is live again."""
+        while not self.facts.is_whole and not self.stopping.is_set():
+            self._wait_for_nodes()
+            if self.catching_up():
+                self.catch_up()
+            else:
+                self.stopping.wait(POLL_S)
+            self.observe()
 
     def stop(self) -> None:
         """Ask the loop to end after the epoch in hand."""
@@ -164,179 +417,18 @@ class Engine:
     def close(self, reason: str = "") -> None:
         """Checkpoint what the last epochs changed, unless the job failed, and let go of everything."""
         try:
-            if not reason and self.options.checkpoint_interval and self.progress.epoch > self.progress.last_checkpoint:
+            if not reason and self.options.checkpoint_interval and self.facts.head > self.facts.checkpoint:
                 self.checkpoint()
         finally:
             self.sources.stop()
             self.runner.close()
             shutil.rmtree(self._local_folder(), ignore_errors=True)
-            self.telemetry.write(JobStopped(time.time(), self.progress.epoch, reason))
+            self.story.stopped(self.facts, reason)
 
-    def _run_epoch(self, planned: EpochPlanned, *, show: bool, is_committed: bool, limit: int | None = None) -> None:
-        started = time.monotonic()
-        checkpoint = is_due(planned.epoch, self.options.checkpoint_interval, self.progress.last_checkpoint)
-        closing = dict.fromkeys(self.sources.readers, END_OF_TIME_US) if planned.drain else None
-        work = EpochWork(planned.epoch, planned.watermarks_us, closing, show)
-        reports = self._run_job([work], self.sources.splits(planned), checkpoint)
-        parts = [part for report in reports for part in report.parts]
-        self._advance(planned, reports)
-        if not is_committed:
-            self.journal.append(EpochCommitted(planned.epoch, self.progress.watermarks_us, parts))
-        self._show(parts)
-        self._tell(planned, reports, parts, time.monotonic() - started, limit, is_committed)
-        if checkpoint:
-            self._publish(planned.epoch, reports)
 
-    def _run_job(self, epochs: list[EpochWork], splits: list[Split], checkpoint: bool) -> list[SlotReport]:
-        plan = self._plan(epochs, splits, checkpoint)
-        reports = self.runner.run(plan)
-        failed = [report.failure for report in reports if report.failure is not None]
-        if failed:
-            for report in reports:
-                self._discard(report.parts)
-            raise_failure(*failed[0])
-        for node in {slot.node for slot in plan.slots}:
-            self.expired.pop(node, None)
-        return reports
-
-    def _plan(self, epochs: list[EpochWork], splits: list[Split], checkpoint: bool) -> JobPlan:
-        nodes = self.runner.slots()
-        if not nodes:
-            raise JobError("there is no executor to run on; expected at least one: start a worker and run again")
-        count, key_groups = len(nodes), self.topology.key_groups
-        route = [group * count // key_groups for group in range(key_groups)]
-        work: list[list[PartitionWork]] = [[] for _ in nodes]
-        for partition, state in self.partitions.items():
-            item = PartitionWork(partition.operator, partition.key_group, state.segment, state.restore)
-            work[route[partition.key_group]].append(item)
-        shares: list[list[Split]] = [[] for _ in nodes]
-        for index, split in enumerate(splits):
-            shares[index * count // len(splits)].append(split)
-        expired = dict(self.expired)
-        slots = [SlotWork(node, shares[i], work[i], expired.pop(node, [])) for i, node in enumerate(nodes)]
-        return JobPlan(
-            self.job,
-            secrets.token_hex(4),
-            epochs[-1].epoch if epochs else self.progress.epoch,
-            epochs,
-            slots,
-            dict.fromkeys(self.program.partitioned_operators(), route),
-            self._local_folder(),
-            self.store.url,
-            checkpoint,
-        )
-
-    def _local_folder(self) -> str:
-        return f"{self.options.local_root}/resurge-{self.job}"
-
-    def _advance(self, planned: EpochPlanned, reports: list[SlotReport]) -> None:
-        """The epoch ran: its versions are the partitions' versions now."""
-        before = {name for state in self.partitions.values() for name in state.segments}
-        for report in reports:
-            for partition in report.partitions:
-                self._adopt_version(partition)
-        needed = {name for state in self.partitions.values() for name in state.segments}
-        gone = sorted(before - needed)
-        for node in set(self.runner.slots()):
-            self.expired.setdefault(node, []).extend(gone)
-        maxima: dict[int, dict[str, int]] = {planned.epoch: dict(planned.watermarks_us)}
-        for report in reports:
-            merge_maxima(maxima, report.maxima_us)
-        self.progress.watermarks_us = maxima[planned.epoch]
-        self.progress.epoch = planned.epoch
-        self.progress.reached |= {name: end for name, (_, end) in planned.offsets.items()}
-
-    def _adopt_version(self, report: PartitionReport) -> None:
-        state = self.partitions[Partition(report.operator, KeyGroup(report.key_group))]
-        state.segment, state.segments, state.restore = report.segment, tuple(report.segments), None
-        state.state_rows, state.state_bytes = report.state_rows, report.state_bytes
-
-    def _show(self, parts: list[StagedPart]) -> None:
-        by_query: dict[str, list[StagedPart]] = {}
-        for part in parts:
-            by_query.setdefault(part.query, []).append(part)
-        for query, mine in by_query.items():
-            self.sinks[query].publish(mine)
-
-    def _discard(self, parts: list[StagedPart]) -> None:
-        for part in parts:
-            self.sinks[part.query].discard([part])
-
-    def checkpoint(self) -> None:
-        """A job without epochs, which only saves every partition's state."""
-        reports = self._run_job([], [], True)
-        for report in reports:
-            for partition in report.partitions:
-                self._adopt_version(partition)
-        self._publish(self.progress.epoch, reports)
-
-    def _publish(self, epoch: int, reports: list[SlotReport]) -> None:
-        started = time.monotonic()
-        saved = {
-            f"{partition.operator}/{partition.key_group}": partition.checkpoint
-            for report in reports
-            for partition in report.partitions
-            if partition.checkpoint is not None
-        }
-        missing = [str(partition) for partition in self.partitions if str(partition) not in saved]
-        if missing:
-            raise JobError(f"the checkpoint of epoch {epoch} lacks {', '.join(missing[:5])}; expected every partition")
-        manifest = CheckpointManifest(epoch, self.journal.generation, self.progress.watermarks_us, self.progress.reached, saved)
-        record = checkpoint_store.publish(self.store, manifest)
-        self.journal.append(CheckpointPublished(record.epoch, record.manifest, record.checksum))
-        self.published.append(record)
-        self.progress.last_checkpoint = epoch
-        self._forget(manifest)
-        self.sources.commit(self.progress.reached)
-        self.telemetry.write(CheckpointFinished(time.time(), epoch, time.monotonic() - started))
-
-    def _forget(self, newest: CheckpointManifest) -> None:
-        keep = retention(self.published, self.options.checkpoints_kept)
-        self.journal.trim(keep.first_epoch)
-        manifests = [newest if r.epoch == newest.epoch else checkpoint_store.read_manifest(self.store, r) for r in keep.kept]
-        checkpoint_store.forget(self.store, keep.dropped, manifests, newest.epoch)
-        self.published = list(reversed(keep.kept))
-
-    def _tell(
-        self,
-        planned: EpochPlanned,
-        reports: list[SlotReport],
-        parts: list[StagedPart],
-        took_s: float,
-        limit: int | None,
-        replayed: bool,
-    ) -> None:
-        now = time.time()
-        rows_read = sum(report.rows_read for report in reports)
-        rows = dict.fromkeys(self.topology.queries, 0)
-        for part in parts:
-            rows[part.query] += part.rows
-        late: dict[str, int] = {}
-        for report in reports:
-            for partition in report.partitions:
-                if partition.late_rows:
-                    late[partition.operator] = late.get(partition.operator, 0) + partition.late_rows
-        if not replayed:
-            self.progress.pace = observed(self.progress.pace, rows_read, took_s, self.options.interval_s)
-        self.telemetry.write(
-            EpochFinished(
-                now,
-                planned.epoch,
-                rows_read,
-                took_s,
-                planned.arrival_s,
-                rows,
-                {} if replayed else dict.fromkeys(rows, now - planned.arrival_s),
-                sum(state.state_rows for state in self.partitions.values()),
-                sum(state.state_bytes for state in self.partitions.values()),
-                late,
-                sum(report.bad_rows for report in reports),
-                self.sources.lag_rows(self.progress.reached),
-                limit,
-                {f"level {level}": sum(r.cpu_s for r in reports if r.level == level) for level in range(self.program.levels)},
-                replayed,
-            )
-        )
+def _without_rows(parts: list[StagedPart]) -> list[StagedPart]:
+    """Parts as the journal keeps them: where they are, not what is in them."""
+    return [StagedPart(part.query, part.epoch, part.part, part.rows, part.location) for part in parts]
 
 
 def run_until_done(engine: Engine, *, epochs: int | None = None, until_idle: bool = False, drain: bool = False) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from resurge.errors import JobError
 from resurge.runtime.driver.session import default_local_root
+from resurge.scheduling import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,10 @@ class RunOptions:
     checkpoints_kept: int = 2
     max_rows_per_epoch: int | None = None
     chained: bool = True
+    strategy: str = "incremental"
+    correlated_from: int = 2
+    headroom: float = 0.8
+    buffer_limit_bytes: int = 256 * 1024 * 1024
     local_root: str = field(default_factory=default_local_root)
 
     def __post_init__(self) -> None:
@@ -24,6 +29,12 @@ class RunOptions:
             raise JobError(f"the interval is {self.interval_s} s; expected 0 (as fast as possible) or more")
         if self.checkpoint_interval < 0:
             raise JobError(f"checkpoint_interval is {self.checkpoint_interval}; expected 0 (never) or a number of epochs")
+        if self.strategy not in STRATEGIES:
+            raise JobError(f"the recovery strategy is {self.strategy!r}; expected one of {', '.join(STRATEGIES)}")
+        if not 0 < self.headroom <= 1:
+            raise JobError(
+                f"the headroom is {self.headroom}; expected the part of a node that may be used, above 0 and at most 1"
+            )
         if self.checkpoints_kept < 1:
             raise JobError(f"checkpoints_kept is {self.checkpoints_kept}; expected at least 1")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+MARK = "RESURGE_PROCESS"
 GUARD_POLL_S = 0.5
 KILL_TIMEOUT_S = 10.0
 # The kernel counts start times in ticks of its clock, and the time of boot is known to the second only.
@@ -39,31 +40,31 @@ class ProcessId(msgspec.Struct, frozen=True):
         return None
 
 
-def marked(variable: str, value: str) -> list[psutil.Process]:
-    """The running processes that were started with this variable in their environment: children inherit it, orphans keep it."""
+def marked(*prefixes: str) -> list[psutil.Process]:
+    """The running processes whose mark starts so: children inherit it with the environment, and orphans keep it."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(variable) == value:
+            if process.pid != os.getpid() and process.environ().get(MARK, "").startswith(prefixes):
                 found.append(process)
     return found
 
 
-def kill_trees(roots: Iterable[psutil.Process], variable: str, value: str) -> None:
-    """kill -9 for processes and all they started; returns when they are gone.
+def kill_trees(roots: Iterable[psutil.Process], *prefixes: str) -> None:
+    """kill -9 for processes, all they started and all with these marks; returns when they are gone.
 
-    From the top down, so that nobody is left who would start a killed process again. What was started in the meantime has the
-    mark and is killed in the next round.
+    From the top down, so that nobody is left who would start a killed process again. What was started in the meantime, or lost
+    its parent, has the mark and is killed in the next round.
     """
-    doomed = [process for root in roots for process in _tree(root)]
     deadline = time.monotonic() + KILL_TIMEOUT_S
+    doomed = [process for root in roots for process in _tree(root)] or marked(*prefixes)
     while doomed and time.monotonic() < deadline:
         for process in doomed:
             # psutil compares start times first: a number that was given away is not killed.
             with contextlib.suppress(psutil.Error):
                 process.kill()
         _wait_until_gone(doomed, deadline)
-        doomed = [process for process in marked(variable, value) if _is_running(process)]
+        doomed = [process for process in marked(*prefixes) if _is_running(process)]
 
 
 def _tree(root: psutil.Process) -> list[psutil.Process]:
@@ -87,13 +88,12 @@ def _is_running(process: psutil.Process) -> bool:
 
 
 class Guardian:
-    """A small process that kills everything with a mark as soon as the owner closes it or ends, in whatever way."""
+    """A small process that kills everything with a mark as soon as its owner closes it or ends, in whatever way."""
 
-    def __init__(self, variable: str, value: str, temporary: Path | None) -> None:
-        arguments = [str(os.getpid()), variable, value, str(temporary or "")]
+    def __init__(self, prefix: str, temporary: Path | None) -> None:
         # Not PR_SET_PDEATHSIG: that follows the thread that started a process, and nodes are added from threads that end.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, *arguments],
+            [sys.executable, "-m", __name__, str(os.getpid()), prefix, str(temporary or "")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -116,15 +116,18 @@ class Guardian:
             self._process.wait()
 
 
-def guard(owner: int, variable: str, value: str, temporary: str) -> None:
+def guard(owner: int, prefix: str, temporary: str) -> None:
     """Wait for the end of standard input or of the owner, then kill what has the mark and remove the temporary folder."""
     # Both: a child that the owner forked may hold the other end of the pipe open after the owner's end.
     while os.getppid() == owner and not select.select([sys.stdin], [], [], GUARD_POLL_S)[0]:
         pass
-    kill_trees(marked(variable, value), variable, value)
+    if os.getppid() != owner:
+        # A process that was being started when the owner ended shows its mark only now.
+        time.sleep(GUARD_POLL_S)
+    kill_trees([], prefix)
     if temporary:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    guard(int(sys.argv[1]), *sys.argv[2:5])
+    guard(int(sys.argv[1]), sys.argv[2], sys.argv[3])

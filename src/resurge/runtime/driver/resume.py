@@ -20,6 +20,7 @@ class Resumption:
     published: list[CheckpointRecord] = field(default_factory=list)
     reached: dict[str, Offset] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
 
     @property
     def checkpoint_epoch(self) -> int:
@@ -42,8 +43,8 @@ def resumption(store: DurableStore, records: list[Record]) -> Resumption:
     commits = {record.epoch: record for record in records if isinstance(record, EpochCommitted)}
     after = [plans[epoch] for epoch in sorted(plans) if epoch > since]
     _refuse_gap(store, since, [plan.epoch for plan in after])
-    reached = dict(checkpoint.reached) if checkpoint else {}
-    return Resumption(checkpoint, after, {e: c for e, c in commits.items() if e > since}, trusted, reached, warnings)
+    committed = {epoch: commit for epoch, commit in commits.items() if epoch > since}
+    return Resumption(checkpoint, after, committed, trusted, dict(checkpoint.reached) if checkpoint else {}, warnings, records)
 
 
 def _newest_whole(

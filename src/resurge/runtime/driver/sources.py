@@ -1,6 +1,5 @@
 """The driver's side of the sources: readers, offsets, splits, lag."""
 
-import pickle
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -41,11 +40,19 @@ class Sources:
     """All sources of a topology, as the driver sees them."""
 
     def __init__(self, topology: Topology, store: DurableStore) -> None:
+        self.store = store
         self.readers: dict[str, Any] = {}
         for operator in topology.operators.values():
             if isinstance(operator, SourceOperator):
                 self.readers[operator.name] = operator.source.reader(StoredSourceLog(store, operator.name))
         self.reached: dict[str, Offset] = {}
+
+    def begin(self, runner: Any) -> None:
+        """Start readers that need a Spark session of their own, such as streaming DataFrames."""
+        for name, reader in self.readers.items():
+            start = getattr(reader, "start", None)
+            if start is not None:
+                self._told(name, start, runner.session(), self.store.path(paths.source_folder(name)))
 
     def initial(self) -> dict[str, Offset]:
         """Where every source begins."""
@@ -60,13 +67,16 @@ class Sources:
 
     def splits(self, planned: EpochPlanned) -> list[Split]:
         """The splits of an epoch, in the fixed order: source by name, then the reader's own order."""
+        # By value where the class is the user's own: executors do not have the user's file.
+        from pyspark import cloudpickle
+
         found = []
         for name in sorted(planned.offsets):
             start, end = planned.offsets[name]
             if start == end:
                 continue
             for index, partition in enumerate(self._told(name, self.readers[name].partitions, start, end)):
-                found.append(Split(name, planned.epoch, index, pickle.dumps(partition)))
+                found.append(Split(name, planned.epoch, index, cloudpickle.dumps(partition)))
         return found
 
     def arrival_s(self, offsets: dict[str, tuple[Offset, Offset]]) -> float:

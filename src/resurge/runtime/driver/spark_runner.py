@@ -1,24 +1,34 @@
 """Job plans as Spark jobs: located tasks, Arrow blobs, one shuffle between two levels."""
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from resurge.errors import JobError
+from resurge.model.names import NodeId
+from resurge.runtime.driver.runner import Member, NodesLostError
+from resurge.runtime.driver.warming import Warming
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
-from resurge.runtime.worker.tasks import LevelFunction, decode_reports
+from resurge.runtime.worker.tasks import LevelFunction, decode_reports, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+WATCH_S = 0.05
+CANCEL_S = 5.0
 
 
 class SparkRunner:
     """Runs plans on a Spark session; the session is the caller's to stop."""
 
-    def __init__(self, spark: "SparkSession") -> None:
+    def __init__(self, spark: "SparkSession", cpu_share: Callable[[str], float] | None = None) -> None:
         from pyspark.serializers import NoOpSerializer
 
+        self.spark = spark
+        self.cpu_share = cpu_share or (lambda executor: 1.0)
         self.context = spark.sparkContext
         self.master = str(self.context.master)
         self._jvm: Any = self.context._jvm
@@ -29,15 +39,33 @@ class SparkRunner:
         self._identity = getattr(self._jvm.scala.Predef, "$conforms")()
         self._located: dict[tuple[tuple[str, ...], int], Any] = {}
         self._code: dict[str, tuple[Any, int]] = {}
-        self._group = 0
+        self._jobs = 0
+        self._hosts: dict[str, str] = {}
+        self._driver_host = str(self.context.getConf().get("spark.driver.host", "127.0.0.1"))
+        self._warming = Warming(self._warm)
 
-    def slots(self) -> list[str]:
-        """One slot per core of every executor."""
+    def session(self) -> "SparkSession":
+        """The session, for sources that are streaming DataFrames."""
+        return self.spark
+
+    def members(self) -> dict[NodeId, Member]:
+        """The executors that are up and warm; new ones are warmed in the background."""
         if self.master.startswith("local"):
-            return ["driver"] * int(self.context.defaultParallelism)
-        found = self._scala.statusStore().executorList(True)
-        executors = [found.apply(index) for index in range(found.size())]
-        return [str(e.id()) for e in executors if str(e.id()) != "driver" for _ in range(int(e.totalCores()))]
+            return {NodeId("driver"): Member(int(self.context.defaultParallelism))}
+        found = self._executors()
+        self._warming.look_after(found)
+        return {node: found[node] for node in self._warming.warm if node in found}
+
+    def _executors(self) -> dict[NodeId, Member]:
+        listed = self._scala.statusStore().executorList(True)
+        found: dict[NodeId, Member] = {}
+        for index in range(listed.size()):
+            executor = listed.apply(index)
+            name = str(executor.id())
+            if name != "driver":
+                self._hosts[name] = str(executor.hostPort()).rsplit(":", 1)[0]
+                found[NodeId(name)] = Member(int(executor.totalCores()), self.cpu_share(name))
+        return found
 
     def install(self, job: str, code: JobCode) -> None:
         """Broadcast the job's code; functions of the user's own travel by value."""
@@ -55,11 +83,57 @@ class SparkRunner:
             shuffled = self._shuffled(stage, len(nodes))
             pairs = self._placed(nodes, len(nodes)).zip(shuffled, self._bytes)
             stage = self._stage(pairs, LevelFunction(encoded, code, plan.job, level, levels))
-        try:
-            collected = stage.asJavaRDD().collect()
-        except Exception as error:
-            raise JobError(f"Spark could not run the job: {_reason(error)}") from error
-        return decode_reports(bytes(item) for item in collected)
+        return decode_reports(self._collected(stage.asJavaRDD(), frozenset(NodeId(node) for node in nodes)))
+
+    def _collected(self, job: Any, nodes: frozenset[NodeId]) -> list[bytes]:
+        """Run the job; on a cluster watch its nodes meanwhile, and give it up as soon as one is lost."""
+        if self.master.startswith("local"):
+            return _result(job)
+        from pyspark import InheritableThread
+
+        self._jobs += 1
+        group = f"resurge-{id(self)}-{self._jobs}"
+        outcome: dict[str, Any] = {}
+
+        def run() -> None:
+            self.context.setJobGroup(group, group, interruptOnCancel=True)
+            try:
+                outcome["result"] = _result(job)
+            except JobError as error:
+                outcome["error"] = error
+
+        thread = InheritableThread(target=run, daemon=True)
+        thread.start()
+        lost: frozenset[NodeId] = frozenset()
+        while thread.is_alive():
+            thread.join(WATCH_S)
+            lost = nodes - frozenset(self._executors())
+            if lost:
+                self.context.cancelJobGroup(group)
+                thread.join(CANCEL_S)
+                break
+        if "result" in outcome:
+            found: list[bytes] = outcome["result"]
+            return found
+        lost = lost or self._lost_soon(nodes)
+        if lost:
+            raise NodesLostError(lost)
+        raise outcome.get("error") or JobError("the Spark job was cancelled")
+
+    def _lost_soon(self, nodes: frozenset[NodeId]) -> frozenset[NodeId]:
+        """A job may fail for a lost node just before the loss is seen."""
+        deadline = time.monotonic() + CANCEL_S
+        while time.monotonic() < deadline:
+            lost = nodes - frozenset(self._executors())
+            if lost:
+                return lost
+            time.sleep(WATCH_S)
+        return frozenset()
+
+    def _warm(self, node: NodeId) -> None:
+        """Run one task on a new node, which starts its Python worker and imports what tasks need."""
+        wrapped = self._wrapped(warm_up)
+        _result(self._jvm.PythonRDD(self._placed((node,), 1), wrapped, True, False).asJavaRDD())
 
     def close(self) -> None:
         """Drop the broadcast code."""
@@ -67,10 +141,12 @@ class SparkRunner:
             code.unpersist()
 
     def _stage(self, parent: Any, function: LevelFunction) -> Any:
+        return self._jvm.PythonRDD(parent, self._wrapped(function), True, False)
+
+    def _wrapped(self, function: Any) -> Any:
         from pyspark.core.rdd import _wrap_function
 
-        wrapped = _wrap_function(self.context, function, self._serializer, self._serializer)
-        return self._jvm.PythonRDD(parent, wrapped, True, False)
+        return _wrap_function(self.context, function, self._serializer, self._serializer)
 
     def _shuffled(self, stage: Any, slots: int) -> Any:
         pairs = self._jvm.PairwiseRDD(stage).asJavaPairRDD()
@@ -79,28 +155,27 @@ class SparkRunner:
     def _placed(self, nodes: tuple[str, ...], copies: int) -> Any:
         """An RDD with one partition per slot, each preferring its node, of `copies` empty elements; reused between epochs."""
         if (nodes, copies) not in self._located:
-            host = str(self.context.getConf().get("spark.driver.host", "127.0.0.1"))
             pairs = self._jvm.java.util.ArrayList()
             for node in nodes:
                 elements = self._jvm.java.util.ArrayList()
                 for _ in range(copies):
                     elements.add(bytearray())
                 where = self._jvm.java.util.ArrayList()
-                where.add(f"executor_{self._host(node, host)}_{node}")
+                where.add(f"executor_{self._hosts.get(node, self._driver_host)}_{node}")
                 pairs.add(self._jvm.scala.Tuple2(self._sequence(elements), self._sequence(where)))
             placed = self._scala.makeRDD(self._sequence(pairs), self._any)
             self._located[nodes, copies] = placed.flatMap(self._identity, self._bytes)
         return self._located[nodes, copies]
 
-    def _host(self, node: str, default: str) -> str:
-        if node == "driver":
-            return default
-        found = self._scala.statusStore().executorList(True)
-        hosts = {str(found.apply(i).id()): str(found.apply(i).hostPort()).rsplit(":", 1)[0] for i in range(found.size())}
-        return hosts.get(node, default)
-
     def _sequence(self, java_list: Any) -> Any:
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(java_list).toSeq()
+
+
+def _result(job: Any) -> list[bytes]:
+    try:
+        return [bytes(item) for item in job.collect()]
+    except Exception as error:
+        raise JobError(f"Spark could not run the job: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

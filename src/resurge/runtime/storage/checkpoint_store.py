@@ -21,6 +21,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
     watermarks_us: dict[str, int]
     reached: dict[str, Offset]
     partitions: dict[str, SavedState]
+    costs: dict[str, float] = {}
 
     def references(self) -> list[RunRef]:
         """Every run that the checkpoint consists of."""

@@ -3,6 +3,7 @@
 A driver that finds its next number taken has been superseded: it stops without writing. This is the generation fence.
 """
 
+import contextlib
 import zlib
 
 import msgspec
@@ -30,10 +31,22 @@ class EpochPlanned(msgspec.Struct, frozen=True, tag=True):
 
 
 class EpochCommitted(msgspec.Struct, frozen=True, tag=True):
-    """An epoch's output is decided: these staged parts are the ones to show; written after it ran."""
+    """An epoch's output is decided: these staged parts are the ones to show; written after it ran.
+
+    `absent` are the partitions that did not take the epoch, because they were not live.
+    """
 
     epoch: int
     watermarks_us: dict[str, int]
+    parts: list[StagedPart]
+    absent: list[str] = []
+
+
+class CatchUpCommitted(msgspec.Struct, frozen=True, tag=True):
+    """Partitions that were behind have reached these epochs, and these staged parts are the ones to show."""
+
+    epoch: int
+    cursors: dict[str, int]
     parts: list[StagedPart]
 
 
@@ -45,7 +58,7 @@ class CheckpointPublished(msgspec.Struct, frozen=True, tag=True):
     checksum: int
 
 
-Record = DriverStarted | EpochPlanned | EpochCommitted | CheckpointPublished
+Record = DriverStarted | EpochPlanned | EpochCommitted | CatchUpCommitted | CheckpointPublished
 _decoder = msgspec.json.Decoder(Record)
 
 
@@ -64,7 +77,9 @@ class Journal:
         for name in self.store.names(paths.JOURNAL):
             number = paths.number_of(name)
             if number is not None:
-                self._note(number, self._decode(name))
+                # A driver that still runs may trim between our listing and our reading; what it trims is not needed.
+                with contextlib.suppress(FileNotFoundError):
+                    self._note(number, self._decode(name))
         return self.records()
 
     def records(self) -> list[Record]:

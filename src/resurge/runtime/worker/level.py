@@ -16,8 +16,18 @@ from resurge.operators.base import Batch, EpochContext, StatefulOperator, Statel
 from resurge.operators.combining import Combiner
 from resurge.operators.program import Node, Program
 from resurge.operators.stateless import BadRows, SourceOperator
-from resurge.runtime.worker.messages import EpochWork, JobPlan, PartitionReport, SlotReport, Split
-from resurge.runtime.worker.packets import Inbox, PacketWriter, combined, merge_maxima, send
+from resurge.runtime.storage import paths
+from resurge.runtime.worker.messages import (
+    BufferReport,
+    EpochWork,
+    JobPlan,
+    PartitionReport,
+    PartitionWork,
+    SlotReport,
+    Split,
+    WorkKey,
+)
+from resurge.runtime.worker.packets import Inbox, PacketWriter, combined, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import PartitionStates, node_store
 
 _encode = msgspec.msgpack.encode
@@ -47,15 +57,20 @@ class LevelTask:
         self.maxima_us: dict[int, dict[str, int]] = {}
         self.is_last = level == self.program.levels - 1
         self.targets = self._targets()
+        self.buffer = PacketWriter()
+        self.kept = [frozenset(plan.buffered.get(e.number, ()) if level else ()) for e in self.program.exchanges]
         self.queries = _queries_by_node(self.program)
 
     def run(self) -> list[bytes]:
         """Packets for the next level, one per slot; at the last level, the reports of all levels."""
-        started = time.process_time()
+        began, started = time.monotonic(), time.process_time()
         merge_maxima(self.maxima_us, self.inbox.maxima_us)
+        # A drained job has closed everything: whatever comes later is late, and must be seen to be.
+        merge_maxima(self.maxima_us, {epoch.epoch: epoch.closing_us for epoch in self.plan.epochs if epoch.closing_us})
         if not any(msgspec.msgpack.decode(report, type=SlotReport).failure for report in self.inbox.reports):
             self._attempt()
         self.report.cpu_s = time.process_time() - started
+        self._slow_down(began)
         self.report.maxima_us = self.maxima_us
         reports = [*self.inbox.reports, _encode(self.report)]
         if self.is_last:
@@ -63,6 +78,12 @@ class LevelTask:
         return [
             writer.finish(self.slot, self.maxima_us, reports if target == 0 else []) for target, writer in enumerate(self.writers)
         ]
+
+    def _slow_down(self, began: float) -> None:
+        """Take as long as a node with its share of a core would: capacity is real, also on a shared machine."""
+        share = self.plan.slots[self.slot].cpu_share
+        if share < 1:
+            time.sleep(max(0.0, self.report.cpu_s / share - (time.monotonic() - began)))
 
     def _attempt(self) -> None:
         try:
@@ -103,7 +124,8 @@ class LevelTask:
                     frames[node.number] = bad
             elif node.parent in frames:
                 frames[node.number] = self._applied(node, frames[node.parent], epoch)
-        self._deliver(frames, epoch, split.index)
+        self._send(frames, epoch, split.index)
+        self._stage(frames, epoch, split.index, set())
 
     def _note_time(self, frame: pl.DataFrame, source: SourceOperator, epoch: int) -> None:
         if source.event_time is None or not frame.height:
@@ -116,61 +138,92 @@ class LevelTask:
         names = {node.operator.name for node in nodes}
         work = [item for item in self.plan.slots[self.slot].partitions if item.operator in names]
         states = PartitionStates(self.program, self.plan, self.slot, self.level)
-        reports: dict[tuple[str, int], PartitionReport] = {}
+        reports: dict[WorkKey, PartitionReport] = {}
         for item in work:
             states.load(item)
-            reports[item.operator, item.key_group] = PartitionReport(item.operator, item.key_group, "", [])
+            cursor = min(item.until, max(item.cursor, self.plan.epoch))
+            reports[item.key] = PartitionReport(item.operator, item.key_group, "", [], item.shadow, cursor)
+        self._resend()
         groups = sorted({item.key_group for item in work})
         for epoch in self.plan.epochs:
             for group in groups:
-                self._process_group(nodes, group, epoch, states, reports)
+                takers = {item.operator: item for item in work if item.key_group == group and item.takes(epoch.epoch)}
+                self._process_group(nodes, group, epoch, takers, states, reports)
         states.save(reports)
+        self._save_buffer()
         self.report.partitions = list(reports.values())
+
+    def _resend(self) -> None:
+        """Send again what was buffered at this level on this node."""
+        for replay in self.plan.slots[self.slot].replays:
+            if replay.level != self.level:
+                continue
+            buffer = Inbox([bytes(node_store(self.plan.local_root, self.plan.slots[self.slot].node).view(replay.file))])
+            for (exchange, epoch), frames in buffer.frames.items():
+                for frame in frames:
+                    wanted = frozenset(replay.take.get(f"{exchange}/{frame.entry.order}/{epoch}", ()))
+                    resend(frame, wanted, self.targets[exchange], self.writers)
+
+    def _save_buffer(self) -> None:
+        """Keep what partitions that are not live will need."""
+        if not self.buffer.entries:
+            return
+        node = self.plan.slots[self.slot].node
+        name = f"{paths.local_segment(self.plan.epoch, f'{self.plan.attempt}-{self.level}', self.slot)}.buffer"
+        content = self.buffer.finish(self.slot, {}, [])
+        node_store(self.plan.local_root, node).write(name, content)
+        self.report.buffers.append(BufferReport(node, self.level, name, len(content), Inbox([content]).tables()))
 
     def _process_group(
         self,
         nodes: list[Node],
         group: int,
         epoch: EpochWork,
+        takers: dict[str, PartitionWork],
         states: PartitionStates,
-        reports: dict[tuple[str, int], PartitionReport],
+        reports: dict[WorkKey, PartitionReport],
     ) -> None:
         frames: dict[int, pl.DataFrame] = {}
         batches: dict[object, Batch] = {}
         for node in nodes:
             if isinstance(node.operator, StatefulOperator):
-                key = (node.operator.name, group)
-                if key in reports:
+                work = takers.get(node.operator.name)
+                if work is not None:
                     started = time.process_time()
-                    frames[node.number] = self._advance(node.operator, node, group, epoch, states, reports[key], frames, batches)
-                    reports[key].cpu_s += time.process_time() - started
+                    inputs = [
+                        self._batch(node.operator, index, group, epoch, frames, batches)
+                        for index in range(len(node.operator.inputs))
+                    ]
+                    frames[node.number] = self._advance(node.operator, node, work, inputs, epoch, states, reports[work.key])
+                    reports[work.key].cpu_s += time.process_time() - started
             elif node.parent in frames:
                 frames[node.number] = self._applied(node, frames[node.parent], epoch)
-        self._deliver(frames, epoch, group)
+        self._send(frames, epoch, group)
+        self._stage(frames, epoch, group, {name for name, item in takers.items() if not item.shadow and epoch.epoch > item.shown})
 
     def _advance(
         self,
         operator: StatefulOperator,
         node: Node,
-        group: int,
+        work: PartitionWork,
+        inputs: list[Batch],
         epoch: EpochWork,
         states: PartitionStates,
         report: PartitionReport,
-        frames: dict[int, pl.DataFrame],
-        batches: dict[object, Batch],
     ) -> pl.DataFrame:
         """Let one partition take one epoch."""
-        inputs = [self._batch(operator, index, group, epoch, frames, batches) for index in range(len(operator.inputs))]
-        state = states.states[operator.name, group]
+        state = states.states[work.key]
         try:
             outcome = operator.process(state, inputs, self._context(node, epoch))
+        except JobError as error:
+            raise JobError(f"{error} (operator {operator.name!r}, epoch {epoch.epoch})") from error
         except ResurgeError:
             raise
         except Exception as error:
             raise JobError(
-                f"operator {operator.name!r} failed in epoch {epoch.epoch}, key group {group}: {type(error).__name__}: {error}"
+                f"operator {operator.name!r} failed in epoch {epoch.epoch}, key group {work.key_group}: {type(error).__name__}: {error}"
             ) from error
-        states.states[operator.name, group] = {
+        states.states[work.key] = {
             name: table.apply(outcome.changes[name]) if name in outcome.changes else table for name, table in state.items()
         }
         report.rows_in += sum(batch.frame.height for batch in inputs)
@@ -199,6 +252,10 @@ class LevelTask:
         for number in feed.nodes:
             if number in frames:
                 pieces.append(combiner.combine(frames[number], shape) if combiner else frames[number])
+        if combiner and len(feed.exchanges) + len(feed.nodes) > 1:
+            # Each exchange may carry parts for other operators too: take those that all have.
+            schema = combiner.schema(shape)
+            return Batch(schema, tuple(piece.select(*schema) for piece in pieces))
         if feed.exchanges:
             schema = self.program.exchanges[feed.exchanges[0]].schema
         else:
@@ -226,21 +283,23 @@ class LevelTask:
             )
         return made
 
-    def _deliver(self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int) -> None:
-        """Send each node's rows to the exchanges that start at it, and stage those of queries."""
+    def _send(self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int) -> None:
+        """Send each node's rows to the exchanges that start at it; the last writer is the buffer."""
         for exchange in self.program.exchanges:
             if exchange.node in frames and frames[exchange.node].height:
                 rows = combined(exchange, frames[exchange.node], exchange.shape)
+                targets = [*self.targets[exchange.number], self.kept[exchange.number]]
                 key_groups = self.program.topology.key_groups
-                send(exchange, rows, epoch.epoch, order, key_groups, self.targets[exchange.number], self.writers)
-        if not epoch.show:
-            return
+                send(exchange, rows, epoch.epoch, order, key_groups, targets, [*self.writers, self.buffer])
+
+    def _stage(self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int, showing: set[str]) -> None:
+        """Stage the rows of queries whose operators show this epoch; a source's own queries show when the epoch does."""
         for number, frame in frames.items():
             for query, branch in self.queries.get(number, ()):
-                if frame.height:
+                owner = self.program.owner(number)
+                if frame.height and (owner in showing if owner is not None else epoch.show):
                     part = f"{branch}-{order:05d}"
-                    staged = self.code.sinks[query].stage(query, epoch.epoch, part, self.plan.attempt, frame)
-                    self.report.parts.append(staged)
+                    self.report.parts.append(self.code.sinks[query].stage(query, epoch.epoch, part, self.plan.attempt, frame))
 
     def _forward(self, frame: Any) -> None:
         entry = frame.entry

@@ -5,6 +5,8 @@ import msgspec
 from resurge.connectors.contracts import StagedPart
 from resurge.runtime.storage.runs import SavedState
 
+LAST_EPOCH = 2**62
+
 
 class Split(msgspec.Struct, frozen=True):
     """One split of one source in one epoch, to be read by one slot."""
@@ -16,12 +18,32 @@ class Split(msgspec.Struct, frozen=True):
 
 
 class PartitionWork(msgspec.Struct, frozen=True):
-    """A partition that a slot advances: where its state is now (a local segment, or a checkpoint), None being empty."""
+    """A partition that a slot advances: where its state is now (a local segment, or a checkpoint), None being empty.
+
+    It takes only the epochs after its cursor, up to `until`; anything at or below its cursor is a duplicate and is dropped.
+    Output of epochs up to `shown` was shown before. A shadow has a state of its own and shows nothing.
+    """
 
     operator: str
     key_group: int
     segment: str | None = None
     restore: SavedState | None = None
+    cursor: int = 0
+    until: int = LAST_EPOCH
+    shown: int = 0
+    shadow: bool = False
+
+    def takes(self, epoch: int) -> bool:
+        """Whether the partition takes this epoch."""
+        return self.cursor < epoch <= self.until
+
+    @property
+    def key(self) -> "WorkKey":
+        """What tells this work from the others of its slot."""
+        return self.operator, self.key_group, self.shadow
+
+
+WorkKey = tuple[str, int, bool]
 
 
 class EpochWork(msgspec.Struct, frozen=True):
@@ -33,13 +55,23 @@ class EpochWork(msgspec.Struct, frozen=True):
     show: bool = True
 
 
+class Replay(msgspec.Struct, frozen=True):
+    """A buffer to be sent again: of each of its tables, named "exchange/order/epoch", only these key groups."""
+
+    level: int
+    file: str
+    take: dict[str, list[int]]
+
+
 class SlotWork(msgspec.Struct, frozen=True):
-    """What one slot does in all levels of one job."""
+    """What one slot does in all levels of one job; `cpu_share` is the part of a core that its node is allowed."""
 
     node: str
     splits: list[Split]
     partitions: list[PartitionWork]
     expired: list[str]
+    replays: list[Replay] = []
+    cpu_share: float = 1.0
 
 
 class JobPlan(msgspec.Struct, frozen=True):
@@ -54,6 +86,7 @@ class JobPlan(msgspec.Struct, frozen=True):
     local_root: str
     durable_url: str | None = None
     checkpoint: bool = False
+    buffered: dict[int, list[int]] = {}
 
 
 class PartitionReport(msgspec.Struct):
@@ -63,6 +96,8 @@ class PartitionReport(msgspec.Struct):
     key_group: int
     segment: str
     segments: list[str]
+    shadow: bool = False
+    cursor: int = 0
     rows_in: int = 0
     rows_out: int = 0
     late_rows: int = 0
@@ -70,6 +105,16 @@ class PartitionReport(msgspec.Struct):
     state_rows: int = 0
     state_bytes: int = 0
     checkpoint: SavedState | None = None
+
+
+class BufferReport(msgspec.Struct, frozen=True):
+    """A buffer that was written: its file, size and level, and its tables as (exchange, order, epoch, key groups)."""
+
+    node: str
+    level: int
+    file: str
+    size_bytes: int
+    tables: list[tuple[int, int, int, list[int]]]
 
 
 class SlotReport(msgspec.Struct):
@@ -80,6 +125,7 @@ class SlotReport(msgspec.Struct):
     failure: tuple[str, str] | None = None
     partitions: list[PartitionReport] = msgspec.field(default_factory=list)
     parts: list[StagedPart] = msgspec.field(default_factory=list)
+    buffers: list[BufferReport] = msgspec.field(default_factory=list)
     rows_read: int = 0
     bad_rows: int = 0
     cpu_s: float = 0.0

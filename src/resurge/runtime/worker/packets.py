@@ -68,6 +68,10 @@ class Inbox:
         for frames in self.frames.values():
             frames.sort(key=lambda frame: frame.entry.order)
 
+    def tables(self) -> list[tuple[int, int, int, list[int]]]:
+        """What there is: exchange, order, epoch, key groups of each table."""
+        return [(f.entry.exchange, f.entry.order, f.entry.epoch, f.entry.key_groups) for fs in self.frames.values() for f in fs]
+
     def rows(self, exchange: int, epoch: int, key_group: int) -> list[pl.DataFrame]:
         """The tables of one key group."""
         found = (frame.of_key_group(key_group) for frame in self.frames.get((exchange, epoch), ()))
@@ -142,6 +146,19 @@ def _sliced(frame: pl.DataFrame, pieces: list[tuple[int, int]]) -> pl.DataFrame:
     if all(left[1] == right[0] for left, right in pairwise(pieces)):
         return frame.slice(pieces[0][0], pieces[-1][1] - pieces[0][0])
     return pl.concat([frame.slice(start, end - start) for start, end in pieces])
+
+
+def resend(
+    frame: ReceivedFrame, wanted: frozenset[int], targets: Sequence[frozenset[int]], writers: Sequence[PacketWriter]
+) -> None:
+    """Send some key groups of a table that was buffered."""
+    entry = frame.entry
+    for writer, takes in zip(writers, targets, strict=True):
+        groups = [group for group in entry.key_groups if group in wanted and group in takes]
+        pieces = [piece for piece in (frame.of_key_group(group) for group in groups) if piece is not None]
+        if pieces:
+            ends = np.cumsum([piece.height for piece in pieces]).tolist()
+            writer.add(entry.exchange, entry.epoch, entry.order, groups, ends, to_bytes(pl.concat(pieces)))
 
 
 def combined(exchange: Exchange, frame: pl.DataFrame, shape: StreamShape) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from resurge.runtime.storage.runs import (
     save_durably,
     save_locally,
 )
-from resurge.runtime.worker.messages import JobPlan, PartitionReport, PartitionWork
+from resurge.runtime.worker.messages import JobPlan, PartitionReport, PartitionWork, WorkKey
 
 
 class _Cached(NamedTuple):
@@ -31,7 +31,7 @@ class _Cached(NamedTuple):
 
 
 # Process memory is only a cache, checked by version: another worker process may run the partition next time.
-_CACHE: dict[tuple[str, str, str, int], _Cached] = {}
+_CACHE: dict[tuple[str, str, WorkKey], _Cached] = {}
 _STORES: dict[Path, NodeStore] = {}
 
 
@@ -60,23 +60,23 @@ class PartitionStates:
         self.node = plan.slots[slot].node
         self.store = node_store(plan.local_root, self.node)
         self.durable = DurableStore(plan.durable_url) if plan.durable_url else None
-        self.states: dict[tuple[str, int], State] = {}
+        self.states: dict[WorkKey, State] = {}
 
     def load(self, work: PartitionWork) -> State:
         """The partition's state before the job."""
-        key = (self.plan.job, self.node, work.operator, work.key_group)
+        key = (self.plan.job, self.node, work.key)
         cached = _CACHE.get(key)
         if work.segment is not None and cached is not None and cached.segment == work.segment:
             state = cached.state
         else:
             state = self._loaded(work)
-        self.states[work.operator, work.key_group] = state
+        self.states[work.key] = state
         return state
 
     def _loaded(self, work: PartitionWork) -> State:
         specs = table_specs(self.program, work.operator)
         if work.segment is not None:
-            saved = self.store.manifest(work.segment)[f"{work.operator}/{work.key_group}"]
+            saved = self.store.manifest(work.segment)[_name(work.key)]
             return load_state(saved, specs, self.store.run, durable=False)
         if work.restore is not None and self.durable is not None:
             return load_state(work.restore, specs, self._read_durable, durable=True)
@@ -87,7 +87,7 @@ class PartitionStates:
             raise ValueError("expected a durable store")
         return self.durable.read_range(reference.segment, reference.offset, reference.length)
 
-    def save(self, reports: Mapping[tuple[str, int], PartitionReport]) -> None:
+    def save(self, reports: Mapping[WorkKey, PartitionReport]) -> None:
         """Write the new versions to the node's store and, at a checkpoint, what is not there yet to the durable one."""
         if not self.states:
             return
@@ -97,19 +97,19 @@ class PartitionStates:
         if self.plan.checkpoint:
             self._save_durably(epoch)
         manifest: dict[str, SavedState] = {}
-        for (operator, group), state in self.states.items():
+        for key, state in self.states.items():
             local, saved = save_locally(state, writer)
-            manifest[f"{operator}/{group}"] = saved
-            report = reports[operator, group]
+            manifest[_name(key)] = saved
+            report = reports[key]
             report.segment = name
             report.segments = sorted({name} | {run.local.split("|", 1)[0] for t in saved.values() for run in t.runs if run.local})
             report.state_rows, report.state_bytes = _size(local)
             if self.plan.checkpoint:
                 report.checkpoint = _durable_only(saved)
-            self.states[operator, group] = local
+            self.states[key] = local
         self.store.write(name, writer.finish(msgspec.json.encode(manifest)))
-        for (operator, group), state in self.states.items():
-            _CACHE[self.plan.job, self.node, operator, group] = _Cached(name, state)
+        for key, state in self.states.items():
+            _CACHE[self.plan.job, self.node, key] = _Cached(name, state)
 
     def _save_durably(self, epoch: int) -> None:
         if self.durable is None:
@@ -120,6 +120,11 @@ class PartitionStates:
             self.states[key] = save_durably(state, writer)
         if writer.size:
             self.durable.create(name, writer.finish(b""))
+
+
+def _name(key: WorkKey) -> str:
+    operator, group, shadow = key
+    return f"{operator}/{group}/shadow" if shadow else f"{operator}/{group}"
 
 
 def _durable_only(saved: SavedState) -> SavedState:

@@ -70,7 +70,9 @@ def test_infeasible_bound_names_the_task_and_the_smallest_feasible_bound(algorit
 def test_infeasible_bound_of_a_sink_names_the_sink():
     """A task may be fast enough in general and too slow for one sink."""
     problem = BackupProblem({"a": 5, "b": 1, "c": 1}, [("a", "b"), ("a", "c")], 9, {"b": 3})
-    with pytest.raises(InfeasibleError, match=r"bounds\['b'\] is 3, but task 'a' needs 5 .* smallest feasible bounds\['b'\] is 5"):
+    with pytest.raises(
+        InfeasibleError, match=r"bounds\['b'\] is 3, but task 'a' needs 5 .* smallest feasible bounds\['b'\] is 5"
+    ):
         ALGORITHMS["auto"](problem)
 
 

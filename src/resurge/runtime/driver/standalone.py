@@ -1,0 +1,115 @@
+"""Spark's standalone master and workers: their commands, their environment, and the settings of jobs on them."""
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from resurge.errors import ClusterError
+from resurge.runtime.driver.cluster_state import NodeSpec
+from resurge.runtime.driver.processes import MARK
+
+HOST = "127.0.0.1"
+DAEMON_MEMORY = "192m"
+# C1 alone and one collector thread: many small JVMs share few cores, and a node's start is mostly class loading.
+SMALL_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k"]
+MODULE_OPTIONS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.nio", "sun.nio.ch")]
+# Tasks read these: the name of their node, its failure domain, and how fast it may pretend to be.
+NODE_VARIABLE = "RESURGE_NODE"
+DOMAIN_VARIABLE = "RESURGE_DOMAIN"
+CPU_SHARE_VARIABLE = "RESURGE_CPU_SHARE"
+
+
+def spark_home() -> Path:
+    """The folder of the pip package, found without importing it."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ClusterError("an embedded cluster needs the pyspark package; install it with pip install pyspark")
+    return Path(found.origin).parent
+
+
+def scala_version() -> str:
+    """The Scala that Spark's jars were compiled for, such as 2.13."""
+    for jar in (spark_home() / "jars").glob("spark-core_*.jar"):
+        return jar.name.removeprefix("spark-core_").partition("-")[0]
+    raise ClusterError(f"there is no spark-core in {spark_home() / 'jars'}; install pyspark again")
+
+
+def java_command() -> str:
+    """The java to start daemons with: that of JAVA_HOME, else the first on the path."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None or not Path(found).exists():
+        raise ClusterError(
+            f"there is no java{' in JAVA_HOME' if home else ''}; expected Java 17 or newer (make setup looks after it)"
+        )
+    return found
+
+
+def master_command(port: int) -> list[str]:
+    """A master that listens on this port and nowhere else."""
+    # On its own port or not at all: another one would not be the one in the URL.
+    properties = ["-Dspark.master.rest.enabled=false", "-Dspark.port.maxRetries=0"]
+    address = ["--host", HOST, "--port", str(port), "--webui-port", "0"]
+    return [*_java(*properties), "org.apache.spark.deploy.master.Master", *address]
+
+
+def worker_command(master_url: str, cores: int, memory: str, folder: Path) -> list[str]:
+    """A worker whose executors work in `<folder>/<application>/<executor id>`."""
+    address = ["--host", HOST, "--port", "0", "--webui-port", "0"]
+    size = ["--cores", str(cores), "--memory", memory, "--work-dir", str(folder)]
+    return [*_java(), "org.apache.spark.deploy.worker.Worker", *address, *size, master_url]
+
+
+def _java(*properties: str) -> list[str]:
+    # spark-class would start another JVM first, only to compose this command: a second for each node.
+    return [java_command(), "-cp", f"{spark_home()}/jars/*", f"-Xmx{DAEMON_MEMORY}", *SMALL_JVM, *MODULE_OPTIONS, *properties]
+
+
+def daemon_environment(mark: str) -> dict[str, str]:
+    """The environment of a daemon: only loopback, and a mark that every process below it inherits."""
+    return os.environ | {
+        "SPARK_HOME": str(spark_home()),
+        # A worker refuses to compose an executor's command without it.
+        "SPARK_SCALA_VERSION": scala_version(),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_LOCAL_HOSTNAME": HOST,
+        MARK: mark,
+    }
+
+
+def node_environment(mark: str, spec: NodeSpec, local_folder: Path) -> dict[str, str]:
+    """The environment of a node: also what its tasks may ask, and a folder for its shuffle files."""
+    return daemon_environment(mark) | {
+        NODE_VARIABLE: spec.name,
+        DOMAIN_VARIABLE: spec.domain,
+        CPU_SHARE_VARIABLE: repr(spec.cpu_share),
+        "SPARK_LOCAL_DIRS": str(local_folder),
+    }
+
+
+def cluster_settings(cores_per_node: int = 1, memory: str = "700m") -> dict[str, str]:
+    """Spark settings of a job on an embedded cluster: one executor per node, tasks that stay where they are sent, no retries."""
+    return {
+        "spark.executor.cores": str(cores_per_node),
+        "spark.executor.memory": memory,
+        "spark.executor.extraJavaOptions": " ".join(SMALL_JVM),
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+        # All nodes are on one host, so at 0 a pinned task runs on whichever executor is free first. A lost executor ends the wait.
+        "spark.locality.wait": "300s",
+        "spark.task.maxFailures": "1",
+        "spark.stage.maxConsecutiveAttempts": "1",
+        "spark.excludeOnFailure.enabled": "false",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.speculation": "false",
+        # Start with the executors that there are: the driver decides when enough nodes are warm.
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+        # A killed process closes its connections and is seen at once; silence only tells of a hung one.
+        "spark.executor.heartbeatInterval": "3s",
+        "spark.network.timeout": "30s",
+        "spark.network.timeoutInterval": "5s",
+        "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+    }

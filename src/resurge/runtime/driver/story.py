@@ -1,0 +1,156 @@
+"""What the engine tells about itself: events for the telemetry log."""
+
+import time
+from typing import TYPE_CHECKING
+
+from resurge.operators.program import Program
+from resurge.protocols.catch_up import CatchUp
+from resurge.protocols.recovery import Facts, Phase
+from resurge.runtime.driver.ledger import Ledger
+from resurge.runtime.driver.resume import Resumption
+from resurge.runtime.storage.journal import EpochPlanned
+from resurge.runtime.worker.messages import SlotReport
+from resurge.telemetry import events
+from resurge.telemetry.log import TelemetryLog
+
+if TYPE_CHECKING:
+    from resurge.runtime.driver.engine import Engine
+
+
+class Story:
+    """Turns changes of facts into events."""
+
+    def __init__(self, telemetry: TelemetryLog, program: Program, ledger: Ledger) -> None:
+        self.telemetry = telemetry
+        self.program = program
+        self.ledger = ledger
+        self.limit: int | None = None
+        self.before: Facts | None = None
+
+    def started(self, engine: "Engine", found: Resumption) -> None:
+        """A driver began."""
+        topology = self.program.topology
+        priorities = {query.name: query.priority for query in topology.queries.values()}
+        self.telemetry.write(
+            events.JobStarted(
+                time.time(),
+                topology.name,
+                engine.journal.generation,
+                engine.runner.master,
+                sorted(engine.facts.capacity),
+                priorities,
+                topology.key_groups,
+                found.committed_epoch,
+                found.checkpoint_epoch,
+            )
+        )
+        for warning in found.warnings:
+            self.telemetry.write(events.Warned(time.time(), warning))
+
+    def changed(self, before: Facts, after: Facts) -> None:
+        """Nodes or partitions changed."""
+        now = time.time()
+        for node in sorted(set(before.capacity) - set(after.capacity)):
+            count = sum(known.node == node for known in before.standing.values())
+            self.telemetry.write(events.NodeLost(now, node, count, after.is_buffering))
+        for node in sorted(set(after.capacity) - set(before.capacity)):
+            self.telemetry.write(events.NodeJoined(now, node, round(after.capacity[node], 4)))
+        if before.is_buffering != after.is_buffering:
+            self.telemetry.write(events.BufferingSwitched(now, after.head, after.is_buffering))
+        was, now_live = before.live_queries(), after.live_queries()
+        if was != now_live:
+            self.telemetry.write(events.QueriesChanged(now, after.head, sorted(was - now_live), sorted(now_live - was)))
+
+    def planned(self, before: Facts, after: Facts, took_s: float) -> None:
+        """The planner chose what comes back."""
+        scheduled = {
+            str(partition): str(known.node)
+            for partition, known in after.standing.items()
+            if known.phase is Phase.CATCHING_UP and before.standing[partition].phase is not Phase.CATCHING_UP
+        }
+        if not scheduled:
+            return
+        up = frozenset(after.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+        live = before.live_queries()
+        queries = sorted(name for name, need in after.graph.queries.items() if need.partitions <= up and name not in live)
+        self.telemetry.write(events.RecoveryPlanned(time.time(), queries, scheduled, took_s))
+
+    def epoch(self, engine: "Engine", planned: EpochPlanned, reports: list[SlotReport], took_s: float) -> None:
+        """A live epoch was committed."""
+        now = time.time()
+        rows = dict.fromkeys(self.program.topology.queries, 0)
+        for report in reports:
+            for part in report.parts:
+                rows[part.query] += part.rows
+        late: dict[str, int] = {}
+        for report in reports:
+            for partition in report.partitions:
+                if partition.late_rows:
+                    late[partition.operator] = late.get(partition.operator, 0) + partition.late_rows
+        before = self.before or engine.facts
+        latencies = {query: times[-1] for query, times in self._latencies(before, engine.facts, now).items() if times}
+        versions = engine.versions.partitions.values()
+        levels = range(self.program.levels)
+        self.telemetry.write(
+            events.EpochFinished(
+                now,
+                planned.epoch,
+                sum(report.rows_read for report in reports),
+                took_s,
+                planned.arrival_s,
+                rows,
+                latencies,
+                sum(version.state_rows for version in versions),
+                sum(version.state_bytes for version in versions),
+                late,
+                sum(report.bad_rows for report in reports),
+                engine.sources.lag_rows(engine.reached),
+                self.limit,
+                {f"level {level}": sum(r.cpu_s for r in reports if r.level == level) for level in levels},
+            )
+        )
+
+    def catch_up(self, engine: "Engine", step: CatchUp, reports: list[SlotReport], took_s: float) -> None:
+        """Partitions that were behind took a step."""
+        now = time.time()
+        before = self.before or engine.facts
+        replays = sum(1 for report in reports for _ in report.buffers)
+        self.telemetry.write(
+            events.CatchUpFinished(
+                now,
+                step.first,
+                step.last,
+                took_s,
+                len(step.partitions),
+                len(step.shadows_until),
+                replays,
+                {query: times for query, times in self._latencies(before, engine.facts, now).items() if times},
+            )
+        )
+
+    def _latencies(self, before: Facts, after: Facts, now: float) -> dict[str, list[float]]:
+        """For each query the latencies of the epochs that it has now shown in full; an epoch is shown when all partitions did."""
+        found: dict[str, list[float]] = {}
+        for query, numbers in self.program.query_nodes.items():
+            owners = {owner for owner in map(self.program.owner, numbers) if owner is not None}
+            if not owners:
+                epochs = range(before.head + 1, after.head + 1)
+            else:
+                mine = [partition for partition in after.graph.upstream if partition.operator in owners]
+                first = min(before.standing[partition].shown for partition in mine)
+                epochs = range(first + 1, min(after.standing[partition].shown for partition in mine) + 1)
+            found[query] = [now - self.ledger.arrival_s(epoch) for epoch in epochs if epoch in self.ledger.planned]
+        return found
+
+    def checkpointed(self, before: Facts, after: Facts, took_s: float) -> None:
+        """A global checkpoint was published."""
+        self.telemetry.write(events.CheckpointFinished(time.time(), after.checkpoint, took_s))
+        self.changed(before, after)
+
+    def waiting(self, facts: Facts) -> None:
+        """There is no node."""
+        self.telemetry.write(events.WaitingForNodes(time.time(), facts.head))
+
+    def stopped(self, facts: Facts, reason: str) -> None:
+        """The driver ended."""
+        self.telemetry.write(events.JobStopped(time.time(), facts.head, reason))

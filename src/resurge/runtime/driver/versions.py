@@ -1,0 +1,162 @@
+"""Where every partition's newest version is, which local files are still needed, and which buffers there are."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from resurge.model.names import KeyGroup, NodeId, Partition
+from resurge.operators.program import Program
+from resurge.protocols.catch_up import Coverage
+from resurge.runtime.storage.runs import SavedState
+from resurge.runtime.worker.messages import BufferReport, JobPlan, PartitionReport, Replay, SlotReport
+
+
+@dataclass
+class Version:
+    """A state on a node: the local segment that describes it, and all segments it needs."""
+
+    segment: str
+    segments: tuple[str, ...]
+    cursor: int
+    node: NodeId
+    state_rows: int = 0
+    state_bytes: int = 0
+
+
+@dataclass
+class Buffered:
+    """What one node keeps of one epoch: the files, and which pairs they cover, also where there was no row."""
+
+    node: NodeId
+    epoch: int
+    files: list[BufferReport]
+    covered: list[tuple[int, Partition, list[int]]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on disk."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass
+class Versions:
+    """The driver's knowledge of what nodes hold."""
+
+    program: Program
+    partitions: dict[Partition, Version] = field(default_factory=dict)
+    shadows: dict[Partition, Version] = field(default_factory=dict)
+    checkpoint: Mapping[str, SavedState] = field(default_factory=dict)
+    buffers: list[Buffered] = field(default_factory=list)
+    expired: dict[str, list[str]] = field(default_factory=dict)
+
+    def adopt(self, plan: JobPlan, reports: Iterable[SlotReport]) -> None:
+        """An attempt succeeded: its versions are the newest, and what nothing needs any more may go."""
+        before = self._needed()
+        nodes = {NodeId(slot.node) for slot in plan.slots}
+        for node in nodes:
+            self.expired.pop(node, None)
+        for report in reports:
+            for partition in report.partitions:
+                self._adopt_one(partition, NodeId(plan.slots[report.slot].node))
+        gone = sorted(before - self._needed())
+        for node in nodes:
+            self.expired.setdefault(node, []).extend(gone)
+
+    def buffer(
+        self, epoch: int, kept: Mapping[int, list[int]], reports: Iterable[SlotReport], producers: Mapping[Partition, NodeId]
+    ) -> None:
+        """Remember what a live epoch buffered: for each exchange the key groups kept, from every partition that ran."""
+        files: dict[NodeId, list[BufferReport]] = {}
+        for report in reports:
+            for file in report.buffers:
+                files.setdefault(NodeId(file.node), []).append(file)
+        covered: dict[NodeId, list[tuple[int, Partition, list[int]]]] = {}
+        for exchange, groups in kept.items():
+            owner = self.program.owner(self.program.exchanges[exchange].node)
+            for partition, node in producers.items():
+                if partition.operator == owner:
+                    covered.setdefault(node, []).append((exchange, partition, groups))
+        self.buffers += [Buffered(node, epoch, files.get(node, []), pairs) for node, pairs in covered.items()]
+
+    def _adopt_one(self, report: PartitionReport, node: NodeId) -> None:
+        version = Version(report.segment, tuple(report.segments), report.cursor, node, report.state_rows, report.state_bytes)
+        partition = Partition(report.operator, KeyGroup(report.key_group))
+        (self.shadows if report.shadow else self.partitions)[partition] = version
+
+    def _needed(self) -> set[str]:
+        return {name for version in (*self.partitions.values(), *self.shadows.values()) for name in version.segments}
+
+    def forget_partitions(self, partitions: Iterable[Partition]) -> None:
+        """Versions on lost nodes are gone."""
+        for partition in partitions:
+            self.partitions.pop(partition, None)
+
+    def forget_nodes(self, nodes: Iterable[NodeId]) -> None:
+        """Buffers on lost nodes are gone; shadows are cheap to begin again."""
+        lost = frozenset(nodes)
+        self.buffers = [buffer for buffer in self.buffers if buffer.node not in lost]
+        self.shadows.clear()
+        for node in lost:
+            self.expired.pop(node, None)
+
+    def drop_buffers(self) -> None:
+        """A global checkpoint is complete: nothing will be replayed from buffers."""
+        for buffer in self.buffers:
+            self._expire(buffer)
+        self.buffers.clear()
+
+    def _expire(self, buffer: Buffered) -> None:
+        self.expired.setdefault(buffer.node, []).extend(file.file for file in buffer.files)
+
+    def keep_buffers_within(self, limit_bytes: int) -> int:
+        """Drop the oldest buffers of nodes that hold too much; their epochs will be replayed by shadows instead."""
+        dropped = 0
+        sizes: dict[NodeId, int] = {}
+        kept: list[Buffered] = []
+        for buffer in reversed(self.buffers):
+            sizes[buffer.node] = sizes.get(buffer.node, 0) + buffer.size_bytes
+            if sizes[buffer.node] <= limit_bytes:
+                kept.append(buffer)
+            else:
+                dropped += 1
+                self._expire(buffer)
+        self.buffers = list(reversed(kept))
+        return dropped
+
+    def coverage(self) -> Coverage:
+        """The epochs that buffers hold, from each partition for each other."""
+        found: dict[tuple[Partition, Partition], set[int]] = {}
+        for buffer in self.buffers:
+            for exchange, above, groups in buffer.covered:
+                for consumer in self.program.exchanges[exchange].consumers:
+                    for group in groups:
+                        found.setdefault((above, Partition(consumer, KeyGroup(group))), set()).add(buffer.epoch)
+        return {pair: frozenset(epochs) for pair, epochs in found.items()}
+
+    def _owner(self, exchange: int) -> str:
+        owner = self.program.owner(self.program.exchanges[exchange].node)
+        if owner is None:
+            raise ValueError("expected a buffer of a keyed operator")
+        return owner
+
+    def replays(self, first: int, last: int, wanted: Mapping[tuple[Partition, Partition], range]) -> dict[NodeId, list[Replay]]:
+        """Which buffers are sent again, and which of their tables; `wanted` has the epochs per pair of partitions."""
+        found: dict[NodeId, list[Replay]] = {}
+        for buffer in self.buffers:
+            for file in buffer.files if first <= buffer.epoch <= last else ():
+                take = self._taken(file, wanted)
+                if take:
+                    found.setdefault(buffer.node, []).append(Replay(file.level, file.file, take))
+        return found
+
+    def _taken(self, file: BufferReport, wanted: Mapping[tuple[Partition, Partition], range]) -> dict[str, list[int]]:
+        take: dict[str, list[int]] = {}
+        for exchange, order, epoch, groups in file.tables:
+            above = Partition(self._owner(exchange), KeyGroup(order))
+            pairs = {
+                group: [(above, Partition(consumer, KeyGroup(group))) for consumer in self.program.exchanges[exchange].consumers]
+                for group in groups
+            }
+            chosen = [group for group, feeds in pairs.items() if any(epoch in wanted.get(pair, ()) for pair in feeds)]
+            if chosen:
+                take[f"{exchange}/{order}/{epoch}"] = chosen
+        return take

@@ -1,0 +1,126 @@
+"""Strategies: when failed partitions come back, which, and on which nodes. Pure; joins the protocol to the planner.
+
+`incremental` takes what fits into the capacity that is free now, the most valuable queries first. `blocking` waits for all
+replacement nodes. `eager` puts everything on whoever is left, whatever their load. `source-replay` does the same after
+rolling everything back at each failure.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from resurge.errors import JobError
+from resurge.model.names import NodeId, Partition
+from resurge.planning.recovery_schedule import Query, RecoveryProblem, plan_by
+from resurge.protocols import recovery
+from resurge.protocols.recovery import Facts, Graph, Phase
+
+STRATEGIES = ("incremental", "blocking", "eager", "source-replay")
+LARGE_PROBLEM = 400
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a job answers failures."""
+
+    name: str = "incremental"
+    algorithm: str = "anytime"
+    deadline_ms: float = 100.0
+    correlated_from: int = 2
+    nodes_wanted: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in STRATEGIES:
+            raise JobError(f"the recovery strategy is {self.name!r}; expected one of {', '.join(STRATEGIES)}")
+
+    @property
+    def heeds_capacity(self) -> bool:
+        """Whether nodes are never filled above their capacity."""
+        return self.name == "incremental"
+
+
+def after_loss(facts: Facts, lost: Iterable[NodeId], strategy: Strategy) -> Facts:
+    """What stands after nodes were lost."""
+    changed = recovery.nodes_lost(facts, lost, strategy.correlated_from)
+    if changed is facts or strategy.name != "source-replay":
+        return changed
+    return recovery.rolled_back(changed)
+
+
+def schedule(facts: Facts, strategy: Strategy) -> Facts:
+    """Let come back what can come back now; the same facts if nothing can."""
+    waiting = facts.of_phase(Phase.DOWN, Phase.STALLED)
+    if not waiting or not facts.capacity:
+        return facts
+    if strategy.name == "blocking" and len(facts.capacity) < strategy.nodes_wanted:
+        # What stalls without any partition of its own being down waits for nobody.
+        return facts if facts.of_phase(Phase.DOWN) else _everything(facts)
+    if not strategy.heeds_capacity:
+        return _everything(facts)
+    return _what_fits(facts, strategy)
+
+
+def _everything(facts: Facts) -> Facts:
+    """All failed partitions, each on the node with the most capacity left, even where none is."""
+    placement = spread(facts.of_phase(Phase.DOWN), facts.costs, _left(facts))
+    return recovery.scheduled(facts, placement, facts.graph.queries)
+
+
+def _left(facts: Facts) -> dict[NodeId, float]:
+    left = dict(facts.capacity)
+    for partition, standing in facts.standing.items():
+        if standing.node in left:
+            left[standing.node] -= facts.costs.get(partition, 0.0)
+    return left
+
+
+def _what_fits(facts: Facts, strategy: Strategy) -> Facts:
+    """The planner's choice among the failed query partitions, within what each node has free."""
+    down = frozenset(facts.of_phase(Phase.DOWN))
+    up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+    failed = {name: need for name, need in facts.graph.queries.items() if not need.partitions <= up}
+    names = {str(partition): partition for partition in facts.graph.upstream if partition in down}
+    free = {str(node): value for node, value in facts.free().items()}
+    problem = RecoveryProblem(
+        sum(free.values()),
+        {name: float(facts.costs.get(partition, 0.0)) for name, partition in names.items()},
+        {
+            name: Query(need.priority, sorted(str(partition) for partition in need.partitions if partition in down))
+            for name, need in failed.items()
+        },
+        free,
+    )
+    algorithm = strategy.algorithm if len(failed) <= LARGE_PROBLEM or strategy.algorithm != "anytime" else "greedy"
+    plan = plan_by(algorithm, problem, strategy.deadline_ms)
+    placement = {names[name]: NodeId(node) for name, node in (plan.placement or {}).items()}
+    return recovery.scheduled(facts, placement, plan.queries)
+
+
+def spread(
+    partitions: Iterable[Partition], costs: Mapping[Partition, float], left: Mapping[NodeId, float]
+) -> dict[Partition, NodeId]:
+    """Each partition on the node with the most capacity left, the largest first; equal ones go round."""
+    room = dict(left)
+    count = dict.fromkeys(room, 0)
+    placement: dict[Partition, NodeId] = {}
+    for partition in sorted(partitions, key=lambda p: (-costs.get(p, 0.0), p.operator, p.key_group)):
+        node = max(room, key=lambda candidate: (round(room[candidate], 9), -count[candidate], candidate))
+        placement[partition] = node
+        room[node] -= costs.get(partition, 0.0)
+        count[node] += 1
+    return placement
+
+
+def everything_down(
+    graph: Graph, capacity: Mapping[NodeId, float], checkpoint: int, head: int, shown: Mapping[Partition, int]
+) -> Facts:
+    """A driver that has just started: nothing is up, everything is at the last checkpoint."""
+    standing = {
+        partition: recovery.Standing(Phase.DOWN, None, checkpoint, shown.get(partition, checkpoint))
+        for partition in graph.upstream
+    }
+    return Facts(graph, standing, dict(capacity), head=head, checkpoint=checkpoint)
+
+
+def with_costs(facts: Facts, costs: Mapping[Partition, float]) -> Facts:
+    """The same standing with other measured costs."""
+    return replace(facts, costs=dict(costs))

@@ -1,0 +1,60 @@
+"""Nodes die and come back at random, in the middle of jobs, and no output changes. The real engine, without a JVM."""
+
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from resurge.runtime.driver.runner import InlineRunner, Member
+from resurge.scheduling import STRATEGIES
+from tests.properties.test_crash_points import assert_same
+from tests.support import crash_job
+
+EPOCHS = 6
+KEPT_SEEDS: tuple[int, ...] = ()
+
+
+class FailingRunner(InlineRunner):
+    """Four nodes; before any task some may be killed, and killed ones are replaced after a while."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(nodes={f"n{index}": Member() for index in range(4)})
+        self.rng = random.Random(seed)
+        self.next_node = 4
+        self.kills = 0
+        self.before_task = self._strike
+
+    def _strike(self, level: int, node: str) -> None:
+        if self.kills < 6 and self.rng.random() < 0.04:
+            victims = self.rng.sample(sorted(self._members), min(len(self._members), self.rng.choice((1, 1, 2, 3, 4))))
+            self.kills += len(victims)
+            self.kill(*victims)
+
+    def members(self) -> dict:
+        if len(self._members) < 4 and self.rng.random() < 0.3:
+            self.add(f"n{self.next_node}")
+            self.next_node += 1
+        return super().members()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
+    """What the job shows when nothing happens."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    crash_job.write_input(folder, epochs=EPOCHS)
+    crash_job.run(folder, InlineRunner(2))
+    return crash_job.shown(folder)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", (*range(4), *KEPT_SEEDS))
+def test_nodes_that_die_and_come_back_change_no_output(
+    seed: int, strategy: str, tmp_path: Path, undisturbed: dict[str, pl.DataFrame]
+) -> None:
+    """Nothing lost and nothing repeated, whichever nodes die and whenever."""
+    crash_job.write_input(tmp_path, epochs=EPOCHS)
+    runner = FailingRunner(seed)
+    crash_job.run(tmp_path, runner, strategy=strategy)
+    assert runner.kills
+    assert_same(crash_job.shown(tmp_path), undisturbed, f"seed {seed} with {strategy}")

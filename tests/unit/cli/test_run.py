@@ -1,0 +1,192 @@
+"""Running with a view, stopping by signals, and what is said at the end; the engine runs inline, without Spark."""
+
+import io
+import os
+import signal
+from datetime import datetime, timedelta
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from resurge import TopologyBuilder, count
+from resurge.cli.live_view import PlainView, TerminalView, drawn, open_view, plain_line
+from resurge.cli.run import Limits, conclude, drive, telemetry_path
+from resurge.errors import StorageError
+from resurge.runtime.driver.engine import Engine
+from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.runner import InlineRunner
+from resurge.telemetry import metrics
+from resurge.telemetry.events import EpochFinished, Warned
+from resurge.telemetry.log import TelemetryLog, read_events
+from tests.support.scripted import scripted
+from tests.support.telemetry import START_S, epoch, started, steady_run
+
+BEGIN = datetime(2024, 1, 1)
+
+
+def rows(number: int) -> pl.DataFrame:
+    """A few rows of one epoch."""
+    return pl.DataFrame({"at": [BEGIN + timedelta(seconds=number)] * 3, "who": ["a", "b", "a"]})
+
+
+def engine(tmp_path, epochs: int = 6) -> Engine:
+    """A job of this many epochs."""
+    job = TopologyBuilder("letters", key_groups=2)
+    source = job.source("letters", scripted([[rows(number)] for number in range(epochs)]), event_time="at")
+    source.aggregate("totals", key="who", n=count()).query(priority=3)
+    options = RunOptions(str(tmp_path / "job"), interval_s=0, checkpoint_interval=4, local_root=str(tmp_path / "local"))
+    return Engine(job.build(), InlineRunner(2), options, TelemetryLog(telemetry_path(str(tmp_path / "job"))))
+
+
+def console(*, terminal: bool = False) -> Console:
+    """A console that remembers."""
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120)
+
+
+def printed(of: Console) -> str:
+    """What was printed."""
+    assert isinstance(of.file, io.StringIO)
+    return of.file.getvalue()
+
+
+def signal_at(job: Engine, number: int, *signals: signal.Signals) -> None:
+    """Send signals to this process when an epoch is committed."""
+
+    def send(event: object) -> None:
+        if isinstance(event, EpochFinished) and event.epoch == number:
+            for each in signals:
+                os.kill(os.getpid(), each)
+
+    job.telemetry.listeners.append(send)
+
+
+def test_plain_view_prints_one_line_per_epoch(tmp_path):
+    """Where output is no terminal, every epoch is a line of a log."""
+    out = console()
+    assert drive(engine(tmp_path), Limits(until_idle=True), open_view(out)) is False
+    lines = printed(out).splitlines()
+    assert lines[0] == "letters on inline, generation 1"
+    assert [line.split(" | ")[0] for line in lines[1:]] == [f"epoch {number}" for number in range(1, 7)]
+    assert "3 rows in" in lines[1]
+    assert "| checkpoint 4 (" in lines[-1]
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_epoch_and_checkpoints(tmp_path, which):
+    """Ctrl-C is an orderly end: the next run has nothing to run again."""
+    job = engine(tmp_path)
+    signal_at(job, 2, which)
+    before = signal.getsignal(which)
+    assert drive(job, Limits(), PlainView(console())) is True
+    assert signal.getsignal(which) == before
+    assert (job.progress.epoch, job.progress.last_checkpoint) == (2, 2)
+
+    out = console()
+    drive(engine(tmp_path), Limits(until_idle=True), PlainView(out))
+    assert "resumed after epoch 2 from the checkpoint of epoch 2, generation 2" in printed(out)
+    assert "run again" not in printed(out)
+    assert "epoch 6" in printed(out)
+
+
+def test_a_second_signal_stops_at_once_and_the_epochs_are_run_again(tmp_path):
+    """Nothing waits for the checkpoint, and nothing is lost."""
+    job = engine(tmp_path)
+    signal_at(job, 2, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        drive(job, Limits(), PlainView(console()))
+    assert job.progress.last_checkpoint == 0
+
+    out = console()
+    drive(engine(tmp_path), Limits(until_idle=True), PlainView(out))
+    assert "epoch 2 run again" in printed(out)
+    assert "epoch 6" in printed(out)
+
+
+def test_epochs_limit_counts_new_epochs(tmp_path):
+    """Two runs of two epochs are four epochs."""
+    drive(engine(tmp_path), Limits(epochs=2), PlainView(console()))
+    second = engine(tmp_path)
+    drive(second, Limits(epochs=2), PlainView(console()))
+    assert second.progress.epoch == 4
+
+
+def test_end_says_how_to_resume_and_where_things_are(tmp_path):
+    """Telemetry, report, and the command that goes on."""
+    job = engine(tmp_path)
+    drive(job, Limits(epochs=2), PlainView(console()))
+    out = console()
+    conclude(job.telemetry, out, stopped=True, again="resurge run job.py --checkpoint x", report=tmp_path / "report.html")
+    assert "stopped after epoch 2; resume with: resurge run job.py --checkpoint x" in printed(out)
+    assert f"telemetry: {tmp_path}/job/telemetry.jsonl" in printed(out)
+    assert f"report: {tmp_path}/report.html" in printed(out)
+    assert "totals" in printed(out)
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_telemetry_of_all_runs_is_in_one_log(tmp_path):
+    """A resumed run appends."""
+    for _ in range(2):
+        drive(engine(tmp_path), Limits(epochs=1), PlainView(console()))
+    log = tmp_path / "job" / "telemetry.jsonl"
+    assert [epoch.epoch for epoch in metrics.finished_epochs(read_events(log))] == [1, 2]
+
+
+def test_telemetry_of_a_remote_job_is_a_temporary_file():
+    """Appending is not something that object stores do."""
+    assert telemetry_path("memory://jobs/letters").name == "telemetry.jsonl"
+    assert telemetry_path("memory://jobs/letters").parent.is_dir()
+
+
+def test_place_that_cannot_be_written_is_refused(tmp_path):
+    """One line, before Spark is started."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="expected a folder for the job"):
+        telemetry_path(str(tmp_path / "file" / "job"))
+
+
+def test_terminal_view_shows_what_the_issue_asks_for():
+    """Epoch, rows/s, latency, lag, state, age of the checkpoint, and the queries."""
+    out = console(terminal=True)
+    out.print(drawn(metrics.snapshot(steady_run(7), START_S + 8.1)))
+    for expected in (
+        "epoch",
+        "7",
+        "rows/s",
+        "100",
+        "latency p50",
+        "600 ms",
+        "lag",
+        "state",
+        "4 kB",
+        "5 (3 s ago)",
+        "busy",
+        "priority",
+    ):
+        assert expected in printed(out)
+
+
+def test_terminal_view_says_that_it_is_stopping():
+    """The second Ctrl-C is explained before it is needed."""
+    out = console(terminal=True)
+    out.print(drawn(metrics.snapshot([], START_S), is_stopping=True))
+    assert "Ctrl-C again to stop at once" in printed(out)
+
+
+def test_terminal_view_prints_warnings_above_itself(tmp_path):
+    """A warning stays on the screen when the table moves on."""
+    out = console(terminal=True)
+    with TerminalView(out) as view:
+        view.on_event(started())
+        view.on_event(Warned(START_S, "the checkpoint [of] epoch 3 is torn"))
+        view.on_event(epoch(1))
+    assert "warning: the checkpoint [of] epoch 3 is torn" in printed(out)
+
+
+def test_lines_name_late_and_malformed_rows():
+    """Rows that did not count are counted."""
+    late = EpochFinished(START_S, 1, 5, 0.1, START_S, {}, {}, 0, 0, {"window": 2}, 1, 50, 10, {})
+    line = plain_line(late, metrics.snapshot([started(), late], START_S))
+    assert line is not None
+    assert "2 late | 1 malformed" in line
+    assert "lag 50 (at most 10 per epoch)" in line

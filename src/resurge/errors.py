@@ -55,3 +55,7 @@ class JobError(ResurgeError):
 
 class ClusterError(ResurgeError):
     """The embedded cluster could not do what was asked."""
+
+
+class SimulationError(ResurgeError):
+    """A simulated run broke a promise; the message says which, when and for which partition."""

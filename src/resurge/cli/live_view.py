@@ -14,7 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from resurge.telemetry import metrics
-from resurge.telemetry.events import CheckpointFinished, EpochFinished, Event, JobStarted, Warned
+from resurge.telemetry.events import (
+    CatchUpFinished,
+    CheckpointFinished,
+    EpochFinished,
+    Event,
+    JobStarted,
+    NodeJoined,
+    NodeLost,
+    QueriesChanged,
+    WaitingForNodes,
+    Warned,
+)
 from resurge.telemetry.metrics import Snapshot, Spread
 from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, seconds_in_words
 
@@ -117,8 +128,9 @@ class TerminalView:
     def on_event(self, event: Event) -> None:
         """Take note; the next redraw shows it."""
         self._events.add(event)
-        if isinstance(event, Warned):
-            self._console.print(f"warning: {event.message}", style="yellow", highlight=False, markup=False)
+        line = incident(event)
+        if line is not None:
+            self._console.print(line, style="yellow", highlight=False, markup=False)
 
     def on_stop_asked(self) -> None:
         """Say that the epoch in hand is finished first."""
@@ -130,14 +142,12 @@ class TerminalView:
 
 def plain_line(event: Event, now: Snapshot) -> str | None:
     """What a log says of an event, if anything."""
-    if isinstance(event, Warned):
-        return f"warning: {event.message}"
     if isinstance(event, JobStarted):
         return f"{event.job} on {event.master}{_resumed(event)}, generation {event.generation}"
+    if isinstance(event, CatchUpFinished):
+        return f"{_epochs(event)} run again in {seconds_in_words(event.took_s)} to bring {event.partitions} partitions up to date"
     if not isinstance(event, EpochFinished):
-        return None
-    if event.replayed:
-        return f"epoch {event.epoch} run again in {seconds_in_words(event.took_s)} to rebuild state"
+        return incident(event)
     parts = [
         f"epoch {event.epoch}",
         f"{rows_in_words(event.rows_read)} rows in {seconds_in_words(event.took_s)}",
@@ -148,6 +158,24 @@ def plain_line(event: Event, now: Snapshot) -> str | None:
         f"checkpoint {checkpoint_in_words(now)}",
     ]
     return " | ".join(parts + _losses(now))
+
+
+def incident(event: Event) -> str | None:
+    """Something that went wrong, or was put right, in one line."""
+    if isinstance(event, Warned):
+        return f"warning: {event.message}"
+    if isinstance(event, NodeLost):
+        return f"node {event.node} lost, with {event.partitions} partitions"
+    if isinstance(event, NodeJoined):
+        return f"node {event.node} joined"
+    if isinstance(event, WaitingForNodes):
+        return f"no node is left after epoch {event.epoch}: waiting for one"
+    if isinstance(event, QueriesChanged) and event.down:
+        return f"down: {', '.join(event.down)}"
+    # Every run begins with all queries coming back, which is no news.
+    if isinstance(event, QueriesChanged) and event.epoch:
+        return f"back: {', '.join(event.back)}"
+    return None
 
 
 def drawn(now: Snapshot, is_stopping: bool = False) -> Group:
@@ -205,6 +233,8 @@ def checkpoint_in_words(now: Snapshot) -> str:
     """Which epoch the last global checkpoint is of, and how old it is."""
     if now.checkpoint_epoch is None:
         return NOT_KNOWN
+    if now.checkpoint_age_s is None:
+        return f"{now.checkpoint_epoch:,} (earlier run)"
     return f"{now.checkpoint_epoch:,} ({seconds_in_words(now.checkpoint_age_s)} ago)"
 
 
@@ -212,6 +242,10 @@ def _resumed(started: JobStarted) -> str:
     if not started.resumed_epoch:
         return ""
     return f", resumed after epoch {started.resumed_epoch} from the checkpoint of epoch {started.checkpoint_epoch}"
+
+
+def _epochs(step: CatchUpFinished) -> str:
+    return f"epoch {step.first}" if step.first == step.last else f"epochs {step.first} to {step.last}"
 
 
 def _losses(now: Snapshot) -> list[str]:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from resurge.cli.plan_recovery import prefer_one_thread
 from resurge.cli.planned import AsJson, ProblemFile, print_json, require_algorithm, timed_plan, verdict
 
 HELP = "Choose the nodes for checkpoint copies, where they help most when load shifts."
@@ -16,6 +17,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Read the problem, plan, and print the plan."""
+    prefer_one_thread()
     from resurge.planning.checkpoint_placement import ALGORITHMS, CheckpointProblem
     from resurge.planning.problem_files import load
 

@@ -1,5 +1,6 @@
 """resurge run: a topology from a file, until it is stopped; the next run goes on where this one ended."""
 
+import logging
 import os
 import shlex
 import signal
@@ -132,6 +133,8 @@ def stopped_by_signals(engine: "Engine", view: "View") -> Iterator[None]:
 
     def ask_to_stop(number: int, frame: FrameType | None) -> None:
         if engine.stopping.is_set():
+            # The call to Spark that this breaks off would be logged with its whole traceback.
+            logging.disable(logging.CRITICAL)
             raise KeyboardInterrupt
         engine.stop()
         view.on_stop_asked()
@@ -140,6 +143,7 @@ def stopped_by_signals(engine: "Engine", view: "View") -> Iterator[None]:
     try:
         yield
     finally:
+        logging.disable(logging.NOTSET)
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -379,5 +379,5 @@ def _column(name: str, values: list[Any], kind: pl.DataType, described: str) -> 
         return pl.Series(name, values, dtype=kind, strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         raise JobError(
-            f"{described}: column {name!r} does not take what was given: {error}; expected values of type {kind}"
+            f"{described}: column {name!r} does not take what was given: {str(error).splitlines()[0]}; expected values of type {kind}"
         ) from error

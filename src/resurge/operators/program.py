@@ -188,7 +188,6 @@ class _Compiler:
                     exchanges.append(self._exchange(number, level, key, operator))
             feeds.append(Feed(tuple(exchanges), tuple(locals_)))
         self.feeds[operator.name] = tuple(feeds)
-        extra = operator.watermark_delay_us() if isinstance(operator, StatefulOperator) else 0
         output = self.topology.shapes[operator.name].schema
         kept = keys[0] if all(key == keys[0] for key in keys) and all(column in output for column in keys[0]) else None
         return self._node(operator, level, None, kept, tuple(delays.items()))

@@ -86,7 +86,7 @@ def _throughput(events: Sequence[Event], time: RunningTime) -> Plot | None:
 
 
 def _latency(events: Sequence[Event], time: RunningTime) -> Plot | None:
-    series = metrics.latency(events)
+    series = metrics.latency(events, caught_up=True)
     queries = [summary for summary in metrics.summaries(events) if series.get(summary.query)]
     if not queries:
         return None
@@ -154,8 +154,17 @@ def _finish(axes: Axes, events: Sequence[Event], time: RunningTime, words: Calla
     axes.set_ylim(bottom=0)
     checkpoints = [time.at(point.at_s) for point in metrics.checkpoint_times(events)]
     if checkpoints:
-        marks = {"color": MARK, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
-        axes.plot(checkpoints, [0.0] * len(checkpoints), "^", label="checkpoint", **marks)
+        bottom = axes.get_xaxis_transform()
+        axes.plot(
+            checkpoints,
+            [0.0] * len(checkpoints),
+            "^",
+            color=MARK,
+            markersize=5,
+            transform=bottom,
+            clip_on=False,
+            label="checkpoint",
+        )
     for restart_s in time.restarts_s:
         axes.axvline(restart_s, color=MARK, linewidth=0.9, linestyle=(0, (1, 2)))
     axes.margins(x=0.01)

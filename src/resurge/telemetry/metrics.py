@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resurge.telemetry.events import CheckpointFinished, EpochFinished, Event, JobStarted, JobStopped, Warned
+from resurge.telemetry.events import CatchUpFinished, CheckpointFinished, EpochFinished, Event, JobStarted, JobStopped, Warned
 
 AVAILABLE_BELOW = 1.2
 
@@ -107,12 +107,20 @@ def spread(values: Iterable[float]) -> Spread | None:
     return Spread(float(p50), float(p99), len(known))
 
 
-def latency(events: Iterable[Event]) -> dict[str, Series]:
-    """Per query, how long after its arrival each epoch's output was shown, in seconds; replayed epochs are left out."""
+def latency(events: Iterable[Event], *, caught_up: bool = False) -> dict[str, Series]:
+    """Per query, how long after its arrival each epoch's output was shown, in seconds.
+
+    The steady state leaves out epochs that were run again, and those that a query showed only when it had caught up after a
+    failure; the latter are part of what its readers saw, and are included when asked for.
+    """
     found: dict[str, list[Point]] = {}
-    for epoch in finished_epochs(events):
-        for query, seconds in epoch.latency_s.items():
-            found.setdefault(query, []).append(Point(epoch.at_s, seconds))
+    for event in events:
+        if isinstance(event, EpochFinished) and not event.replayed:
+            for query, seconds in event.latency_s.items():
+                found.setdefault(query, []).append(Point(event.at_s, seconds))
+        elif isinstance(event, CatchUpFinished) and caught_up:
+            for query, shown in event.latencies_s.items():
+                found.setdefault(query, []).extend(Point(event.at_s, seconds) for seconds in shown)
     return dict(found)
 
 
@@ -257,9 +265,10 @@ def snapshot(events: Sequence[Event], now_s: float) -> Snapshot:
     newest = epochs[-1] if epochs else None
     rates = throughput(events)
     checkpoints = checkpoint_times(events)
+    restored_epoch = started[-1].checkpoint_epoch if started else 0
     return Snapshot(
         job=started[-1].job if started else "",
-        epoch=newest.epoch if newest else (started[-1].checkpoint_epoch if started else 0),
+        epoch=newest.epoch if newest else restored_epoch,
         rows=rows_read(events),
         rows_per_s=rates[-1].value if rates else None,
         latency_s=spread(point.value for points in latency(events).values() for point in points),
@@ -267,7 +276,7 @@ def snapshot(events: Sequence[Event], now_s: float) -> Snapshot:
         row_limit=newest.row_limit if newest else None,
         state_rows=newest.state_rows if newest else 0,
         state_bytes=newest.state_bytes if newest else 0,
-        checkpoint_epoch=int(checkpoints[-1].value) if checkpoints else None,
+        checkpoint_epoch=int(checkpoints[-1].value) if checkpoints else restored_epoch or None,
         checkpoint_age_s=checkpoint_age_s(events, now_s),
         late_rows=sum(sum(epoch.late_rows.values()) for epoch in finished_epochs(events)),
         bad_rows=sum(epoch.bad_rows for epoch in finished_epochs(events)),

@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 from resurge.telemetry import metrics, wording
-from resurge.telemetry.events import JobStopped, Warned
+from resurge.telemetry.events import CatchUpFinished, JobStopped, Warned
 from resurge.telemetry.metrics import Band, Interval, Point, RunningTime
 from tests.support.telemetry import START_S, checkpoint, epoch, started, steady_run
 
@@ -21,6 +21,13 @@ def test_a_query_that_showed_nothing_in_an_epoch_has_no_latency_there():
     """Queries that are down leave gaps, not zeros."""
     events = [epoch(1), epoch(2, latency_s={"busy": 0.5})]
     assert [len(metrics.latency(events)[query]) for query in ("busy", "quiet")] == [2, 1]
+
+
+def test_what_a_query_showed_when_it_had_caught_up_is_outage_not_steady_state():
+    """Readers saw those rows late; the usual latency is another question."""
+    events = [epoch(1), epoch(2, latency_s={"busy": 0.6}), CatchUpFinished(START_S + 9, 2, 2, 1.0, 3, 0, 0, {"quiet": [7.6]})]
+    assert metrics.latency(events)["quiet"] == [Point(START_S + 1, 0.6)]
+    assert metrics.latency(events, caught_up=True)["quiet"] == [Point(START_S + 1, 0.6), Point(START_S + 9, 7.6)]
 
 
 def test_rows_of_an_epoch_that_was_run_again_count_once():
@@ -112,6 +119,12 @@ def test_snapshot_of_a_run():
     assert (now.job, now.epoch, now.rows, now.checkpoint_epoch) == ("trending", 7, 700, 5)
     assert now.checkpoint_age_s == pytest.approx(3.0)
     assert [(query.query, query.priority, query.rows) for query in now.queries] == [("busy", 5, 70), ("quiet", 1, 14)]
+
+
+def test_snapshot_of_a_resumed_run_knows_the_checkpoint_it_came_from():
+    """Its age is not known: another run made it."""
+    now = metrics.snapshot([started(resumed=4)], START_S)
+    assert (now.epoch, now.checkpoint_epoch, now.checkpoint_age_s) == (4, 4, None)
 
 
 def test_snapshot_before_the_first_epoch_knows_nothing():

@@ -12,7 +12,7 @@ def plan(problem: CheckpointProblem) -> CheckpointPlan:
     """Place the most sensitive copies first on their least correlated nodes (ELASTIC, algorithm 3, with a clean-up).
 
     Guarantees the constraints, the optimum if there is no `balance`, and otherwise a score that no move of one copy and
-    no swap of two improves; measured, it is within 1 % of the optimum on average. Takes time proportional to copies times
+    no swap of two improves; measured, within 1 % of the optimum on average. Takes time proportional to copies times
     nodes for the placement, and to the square of the copies for the clean-up: 2,000 key groups on 200 nodes in a
     few seconds. With a current placement, makes only the most useful moves, until the score is within the threshold.
     """

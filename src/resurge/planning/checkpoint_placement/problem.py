@@ -34,7 +34,7 @@ class CheckpointProblem:
 
     >>> nodes = {"n1": PlacementNode(["g1"]), "n2": PlacementNode(["g2"])}
     >>> problem = CheckpointProblem(nodes=nodes, loads={"g1": [1, 2], "g2": [2, 1]})
-    >>> problem.score({"g1": ["n2"], "g2": ["n1"]})
+    >>> round(problem.score({"g1": ["n2"], "g2": ["n1"]}), 6)
     -3.0
     """
 

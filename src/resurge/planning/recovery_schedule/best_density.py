@@ -12,7 +12,7 @@ def plan(problem: RecoveryProblem) -> RecoveryPlan:
     Guarantees 1 - e^(-1/d) of the optimum without nodes, d being the largest number of queries that share a
     partition. The paper's single seed is the densest query; the most valuable one is needed as well, or a query
     that leaves room for no other could be missed however much it is worth. Queries whose partitions are all paid
-    for are taken at once. Costs O(queries^3 x partitions) at worst: 200 queries on 200 partitions about 2 s.
+    for are taken at once. Costs O(queries^3 x partitions) at worst: 200 queries on 200 partitions 2 to 4 s.
     """
     # Elements that the same queries need are merged, which changes no density.
     reduction = reduce(problem.knapsack, merge_items=False)

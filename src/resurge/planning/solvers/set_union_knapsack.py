@@ -111,12 +111,13 @@ class Reduction:
 
 
 def without_hopeless_items(problem: SetUnionKnapsack) -> Reduction:
-    """Drop the items that exceed the limit alone, and the elements that only they need; cheap however large."""
+    """Drop items that exceed the limit alone, elements that only they need, and weightless ones; cheap however large."""
     is_kept = problem.sums_over_elements(problem.weights) <= problem.limit
-    is_entry_kept = is_kept[problem.item_of_entry]
+    is_entry_kept = is_kept[problem.item_of_entry] & (problem.weights[problem.elements] > 0)
+    counts = np.bincount(problem.item_of_entry[is_entry_kept], minlength=problem.item_count)
     used, elements = np.unique(problem.elements[is_entry_kept], return_inverse=True)
     starts = np.zeros(int(is_kept.sum()) + 1, dtype=np.int64)
-    np.cumsum(np.diff(problem.starts)[is_kept], out=starts[1:])
+    np.cumsum(counts[is_kept], out=starts[1:])
     reduced = SetUnionKnapsack(
         values=problem.values[is_kept],
         weights=problem.weights[used],

@@ -1,5 +1,6 @@
 """What the local searches of the set-union knapsack share: the problem as matrices, and when to stop."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import numpy as np
 from resurge.planning.solvers.set_union_knapsack import Flags, Floats, SetUnionKnapsack
 
 EXACT_IN_FLOAT32 = 2**24
+_TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +28,8 @@ class Arena:
     @classmethod
     def of(cls, problem: SetUnionKnapsack, is_out_of_time: Callable[[], bool]) -> "Arena":
         """Lay out a problem; small integers in 32 bits, where their sums are exact and twice as fast."""
-        kind = np.float32 if _is_exact_in_32_bits(problem) else np.float64
+        is_short = _is_exact_in_32_bits(problem)
+        kind = np.float32 if is_short else np.float64
         needs: Floats = problem.dense.astype(kind)
         return cls(
             needs=needs,
@@ -35,14 +38,19 @@ class Arena:
             values=problem.values.astype(kind),
             total_weight=float(problem.weights.sum()),
             total_value=float(problem.values.sum()),
-            limit=problem.limit,
+            limit=math.floor(problem.limit) if is_short else problem.limit,
             is_out_of_time=is_out_of_time,
         )
 
     @property
     def price(self) -> float:
         """What a unit of weight is worth, roughly."""
-        return self.total_value / self.total_weight
+        return self.total_value / max(self.total_weight, _TINY)
+
+    @property
+    def nearly_nothing(self) -> float:
+        """A weight to divide by where the true one is zero."""
+        return max(1e-9 * self.total_weight, _TINY)
 
     @property
     def least_gain(self) -> float:

@@ -67,8 +67,7 @@ class _Walk:
         return self._swap(room, added_weight, is_free)
 
     def _add(self, candidates: Integers, added_weight: Floats) -> None:
-        nearly_nothing = 1e-6 * self.arena.total_weight
-        density = self.arena.values[candidates] / (added_weight[candidates] + nearly_nothing)
+        density = self.arena.values[candidates] / (added_weight[candidates] + self.arena.nearly_nothing)
         item = int(candidates[density.argmax()])
         self._flip(item, tenure=3 + int(self.rng.integers(5)))
 

@@ -22,6 +22,8 @@ _ITEM_PATIENCE = 50
 _ELEMENT_PATIENCE = 30
 _FRESH_SHARE = 0.3
 _POOL_SIZE = 6
+_LEAST_POOL = 2
+_MOST_IDLE_ROUNDS = 60
 _NOISE = 0.5
 _PRICE_SPREAD = 1.0
 _ADDED_IN_ANY_CASE = 16
@@ -34,11 +36,18 @@ def accept_all(chosen: Flags) -> Flags:
 
 @dataclass
 class _Pool:
-    """The best few distinct choices so far."""
+    """The best few distinct choices since the last new beginning."""
 
     members: list[tuple[float, Flags]] = field(default_factory=list)
+    idle_rounds: int = 0
 
     def add(self, value: float, chosen: Flags) -> None:
+        is_better = not self.members or value > self.members[0][0]
+        self.idle_rounds = 0 if is_better else self.idle_rounds + 1
+        if self.idle_rounds > _MOST_IDLE_ROUNDS:
+            # The members have become much alike; what they can lead to has been seen.
+            self.members.clear()
+            self.idle_rounds = 0
         if any(np.array_equal(chosen, other) for _, other in self.members):
             return
         self.members.append((value, chosen))
@@ -66,7 +75,7 @@ def search(
     best = accept(start)
     best_value = arena.value_of(best)
     pool = _Pool()
-    current, limit = start, arena.limit
+    current, limit, was_refused = start, arena.limit, False
     while best_value < arena.total_value - arena.least_gain and not is_out_of_time():
         current = improve_items(arena, current, limit, _ITEM_PATIENCE, rng)
         current = improve_elements(arena, current, limit, _ELEMENT_PATIENCE, rng)
@@ -77,9 +86,9 @@ def search(
             if arena.value_of(accepted) > best_value:
                 best, best_value = accepted, arena.value_of(accepted)
                 pool.add(best_value, best)
-            if not np.array_equal(accepted, current):
-                limit = _tighter_limit(problem, best, rng)
+            was_refused = was_refused or not np.array_equal(accepted, current)
         if not is_out_of_time():
+            limit = _tighter_limit(problem, best, rng) if was_refused else arena.limit
             current = _next_start(arena, pool, limit, rng)
     return best
 
@@ -90,7 +99,7 @@ def _tighter_limit(problem: SetUnionKnapsack, best: Flags, rng: np.random.Genera
 
 
 def _next_start(arena: Arena, pool: _Pool, limit: float, rng: np.random.Generator) -> Flags:
-    if rng.random() < _FRESH_SHARE:
+    if len(pool.members) < _LEAST_POOL or rng.random() < _FRESH_SHARE:
         return _fresh_start(arena, limit, rng)
     chosen = pool.draw(rng)
     share = rng.uniform(0.1, 0.6)
@@ -153,7 +162,7 @@ def fill(
         is_unpaid = counts == 0
         unpaid = arena.weights * is_unpaid
         room = limit - arena.total_weight + float(unpaid.sum(dtype=np.float64))
-        density = arena.values / (arena.needs.dot(shared_prices * is_unpaid) + 1e-9 * arena.total_weight)
+        density = arena.values / (arena.needs.dot(shared_prices * is_unpaid) + arena.nearly_nothing)
         if noise is not None:
             density *= 1 + _NOISE * noise.random(len(density))
         density[chosen | refused | (arena.needs.dot(unpaid) > room)] = -1

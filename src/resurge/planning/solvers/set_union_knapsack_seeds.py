@@ -9,7 +9,7 @@ import numpy as np
 
 from resurge.planning.solvers.set_union_knapsack import Flags, Floats, Integers, SetUnionKnapsack
 
-_SEEDS_AT_ONCE = 1024
+_SEEDS_AT_ONCE = 4096
 _ENTRIES_AT_ONCE = 2_000_000
 _SURELY_TOO_HEAVY = 1 + 1e-4
 

@@ -86,6 +86,7 @@ class EmbeddedCluster:
                 write_state(self.folder, self._add(self._start_master(mark), self._specs))
             except BaseException:
                 self._end(mark, [])
+                self._dismiss_guardian()
                 raise
         return self
 
@@ -126,7 +127,7 @@ class EmbeddedCluster:
         nodes = state.named(names)
         workers = [worker for node in nodes if (worker := node.worker.find()) is not None]
         kill_trees(workers, *(_node_mark(state.mark, node.spec.name) for node in nodes))
-        self._reap()
+        self._reap({worker.pid for worker in workers})
         for node in nodes:
             shutil.rmtree(self._local_folder(node.spec.name), ignore_errors=True)
 
@@ -138,9 +139,7 @@ class EmbeddedCluster:
             state = read_state(self.folder)
             if state is not None:
                 self._end(state.mark, [*(node.worker for node in state.nodes), state.master])
-        if self._guardian is not None:
-            self._guardian.close()
-            self._guardian = None
+        self._dismiss_guardian()
         if self._is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -238,11 +237,19 @@ class EmbeddedCluster:
 
     def _end(self, mark: str, processes: Sequence[ProcessId]) -> None:
         kill_trees([found for process in processes if (found := process.find()) is not None], f"{mark}/")
-        self._reap()
+        self._reap({child.pid for child in self._children})
         shutil.rmtree(self.folder / LOCAL_FOLDER, ignore_errors=True)
         remove_state(self.folder)
 
-    def _reap(self) -> None:
+    def _dismiss_guardian(self) -> None:
+        if self._guardian is not None:
+            self._guardian.close()
+            self._guardian = None
+
+    def _reap(self, killed: set[int]) -> None:
+        for child in self._children:
+            if child.pid in killed:
+                child.wait()
         self._children = [child for child in self._children if child.poll() is None]
 
     def _log(self, name: str) -> Path:

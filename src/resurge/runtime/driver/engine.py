@@ -70,7 +70,7 @@ class Engine:
         self.pending: EpochPlanned | None = None
         self.job = ""
         self.catch_up_s: float | None = None
-        self.epoch_s = 0.0
+        self.epoch_s = self.attempt_s = 0.0
 
     def _is_chained(self) -> bool:
         """Chains of operators need their partitions together, so they are for a single node only."""
@@ -124,6 +124,7 @@ class Engine:
 
     def _catch_up_with_journal(self) -> None:
         """Replay the logged epochs; then run the one that was logged but not committed."""
+        self._wait_for_nodes()
         self.observe()
         if not self.graph.upstream and self.ledger.shown_by_sources < self.facts.head:
             self._replay_sources(self.facts.head)
@@ -200,8 +201,8 @@ class Engine:
         reports = self._attempt(work, buffers_epoch=planned.epoch)
         self._commit(planned, reports)
         self.epoch_s = time.monotonic() - started
-        self.pace = observed(self.pace, sum(report.rows_read for report in reports), self.epoch_s, self.options.interval_s)
-        self.membership.measured(reports, max(self.options.interval_s, self.epoch_s))
+        self.pace = observed(self.pace, sum(report.rows_read for report in reports), self.attempt_s, self.options.interval_s)
+        self.membership.measured(reports, max(self.options.interval_s, self.attempt_s))
         self.story.epoch(self, planned, reports, self.epoch_s)
         if checkpoint:
             self._publish(planned.epoch, reports)
@@ -282,6 +283,7 @@ class Engine:
         """Run a job until an attempt succeeds; after a loss of nodes the work is decided anew."""
         while True:
             self._wait_for_nodes()
+            began = time.monotonic()
             slots = self.membership.slots(self.facts)
             chosen = work()
             plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), self.versions.expired)
@@ -297,6 +299,7 @@ class Engine:
                 if failed[0][0] == "Misplaced":
                     continue
                 raise_failure(*failed[0])
+            self.attempt_s = time.monotonic() - began
             self.versions.adopt(plan, reports)
             if buffers_epoch is not None and chosen.buffered:
                 producers = {p: known.node for p, known in self.facts.standing.items() if p in self.facts.live and known.node}

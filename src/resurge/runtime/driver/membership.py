@@ -59,7 +59,8 @@ class Membership:
         total = sum(whole.values())
         share = min(self.reading_cost / total, 0.5) if total else 0.0
         capacity = {node: value * (1 - share) for node, value in whole.items()}
-        usual = sum(self.costs.values()) / len(self.costs) if self.costs else 0.0
+        # Before anything was measured, partitions are taken to be alike and to fill half of what is there.
+        usual = sum(self.costs.values()) / len(self.costs) if self.costs else total / 2 / max(1, len(facts.standing))
         return with_costs(replace(facts, capacity=capacity), {p: self.costs.get(p, usual) for p in facts.graph.upstream})
 
     def measured(self, reports: Iterable[SlotReport], seconds: float) -> None:

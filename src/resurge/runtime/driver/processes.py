@@ -36,7 +36,7 @@ class ProcessId(msgspec.Struct, frozen=True):
         with contextlib.suppress(psutil.Error):
             found = psutil.Process(self.pid)
             is_same = abs(found.create_time() - self.started_s) <= START_TOLERANCE_S
-            return found if is_same and found.status() != psutil.STATUS_ZOMBIE else None
+            return found if is_same and is_running(found) else None
         return None
 
 
@@ -64,7 +64,7 @@ def kill_trees(roots: Iterable[psutil.Process], *prefixes: str) -> None:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         _wait_until_gone(doomed, deadline)
-        doomed = [process for process in marked(*prefixes) if _is_running(process)]
+        doomed = [process for process in marked(*prefixes) if is_running(process)]
 
 
 def _tree(root: psutil.Process) -> list[psutil.Process]:
@@ -76,13 +76,15 @@ def _tree(root: psutil.Process) -> list[psutil.Process]:
 
 def _wait_until_gone(processes: Iterable[psutil.Process], deadline: float) -> None:
     for process in processes:
-        while _is_running(process) and time.monotonic() < deadline:
+        while is_running(process) and time.monotonic() < deadline:
             time.sleep(0.002)
 
 
-def _is_running(process: psutil.Process) -> bool:
+def is_running(process: psutil.Process) -> bool:
+    """Whether a process does anything yet; one that only waits for its parent to take note of its end does not."""
     try:
-        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+        # The first thread of a killed JVM is a zombie while others still hold files and ports.
+        return bool(process.is_running()) and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
     except psutil.Error:
         return False
 

@@ -50,7 +50,8 @@ def _settings(master: str) -> dict[str, str]:
         # Loopback sockets cost a delayed acknowledgement in each direction of each task.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
-        "spark.locality.wait": "0",
+        # A pinned task waits for its own executor; on one machine there is only one.
+        "spark.locality.wait": "0" if master.startswith("local") else "30s",
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
         "spark.broadcast.compress": "false",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 WATCH_S = 0.05
 CANCEL_S = 5.0
+WARM_S = 60.0
 
 
 class SparkRunner:
@@ -72,6 +73,16 @@ class SparkRunner:
         from pyspark import cloudpickle
 
         self._code = {job: (self.context.broadcast(cloudpickle.dumps(code)), code.program.levels)}
+        self._wait_until_warm()
+
+    def _wait_until_warm(self) -> None:
+        """Begin with all executors that there are, so that partitions are spread over all of them."""
+        deadline = time.monotonic() + WARM_S
+        while not self.master.startswith("local") and time.monotonic() < deadline:
+            known = self._executors()
+            if known and len(self.members()) >= len(known):
+                return
+            time.sleep(WATCH_S)
 
     def run(self, plan: JobPlan) -> list[SlotReport]:
         """Run one plan as one Spark job."""

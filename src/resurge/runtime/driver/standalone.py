@@ -12,7 +12,8 @@ from resurge.runtime.driver.processes import MARK
 HOST = "127.0.0.1"
 DAEMON_MEMORY = "192m"
 # C1 alone and one collector thread: many small JVMs share few cores, and a node's start is mostly class loading.
-SMALL_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k"]
+QUICK_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+SMALL_JVM = [*QUICK_JVM, "-Xss512k"]
 MODULE_OPTIONS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.nio", "sun.nio.ch")]
 # Tasks read these: the name of their node, its failure domain, and how fast it may pretend to be.
 NODE_VARIABLE = "RESURGE_NODE"
@@ -94,6 +95,7 @@ def cluster_settings(cores_per_node: int = 1, memory: str = "700m") -> dict[str,
         "spark.executor.cores": str(cores_per_node),
         "spark.executor.memory": memory,
         "spark.executor.extraJavaOptions": " ".join(SMALL_JVM),
+        "spark.driver.extraJavaOptions": " ".join(QUICK_JVM),
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
         # All nodes are on one host, so at 0 a pinned task runs on whichever executor is free first. A lost executor ends the wait.

@@ -1,0 +1,92 @@
+"""What must hold after every step (safety) and at the end (liveness). Each checker says what was expected and what came.
+
+Exactly-once input is checked where a job takes it (`World.run`), exactly-once output where it is shown (`Sink.show`).
+"""
+
+from resurge.errors import SimulationError
+from resurge.model.names import NodeId
+from resurge.protocols.recovery import Facts, Phase
+from resurge.scheduling import Strategy
+from resurge.simulator.world import World
+
+TOLERANCE = 1e-9
+
+
+def check_step(before: Facts, after: Facts, world: World, strategy: Strategy) -> None:
+    """Everything that must hold after each change of facts."""
+    check_phases(after)
+    check_owners(after, world)
+    if strategy.heeds_capacity:
+        check_capacity(after)
+    if strategy.name != "source-replay":
+        check_no_roll_back(before, after)
+
+
+def check_phases(facts: Facts) -> None:
+    """A live partition stands at the head below live ones only; one that catches up has nothing down above it."""
+    for partition, upstream in facts.graph.upstream.items():
+        known = facts.standing[partition]
+        if (known.node is None) != (known.phase is Phase.DOWN):
+            raise SimulationError(f"partition {partition} is {known.phase.name} on {known.node}; expected a node unless it is DOWN")
+        if known.node is not None and known.node not in facts.capacity:
+            raise SimulationError(f"partition {partition} is on {known.node}, which is not there")
+        if known.phase is Phase.LIVE and known.cursor != facts.head:
+            raise SimulationError(f"partition {partition} is LIVE at epoch {known.cursor}; expected the head, epoch {facts.head}")
+        if not facts.checkpoint <= known.cursor <= facts.head:
+            raise SimulationError(
+                f"partition {partition} stands at epoch {known.cursor}; expected {facts.checkpoint} to {facts.head}"
+            )
+        above = {facts.standing[other].phase for other in upstream}
+        allowed = {Phase.LIVE: {Phase.LIVE}, Phase.CATCHING_UP: {Phase.LIVE, Phase.CATCHING_UP}}.get(known.phase)
+        if allowed is not None and not above <= allowed:
+            raise SimulationError(f"partition {partition} is {known.phase.name} below {sorted(p.name for p in above - allowed)}")
+
+
+def check_owners(facts: Facts, world: World) -> None:
+    """No partition has state on a node other than its owner, and its owner's state is as old as the driver thinks."""
+    for partition, state in world.owners():
+        known = facts.standing[partition]
+        if known.phase in (Phase.LIVE, Phase.STALLED) and (state.node, state.cursor) != (known.node, known.cursor):
+            raise SimulationError(
+                f"partition {partition} has state of epoch {state.cursor} on {state.node}; expected epoch {known.cursor} on {known.node}"
+            )
+
+
+def check_capacity(facts: Facts) -> None:
+    """The partitions on a node never cost more than it may spend."""
+    used: dict[NodeId, float] = {}
+    for partition, known in facts.standing.items():
+        if known.node is not None:
+            used[known.node] = used.get(known.node, 0.0) + facts.costs.get(partition, 0.0)
+    for node, cost in used.items():
+        if cost > facts.capacity[node] * (1 + TOLERANCE) + TOLERANCE:
+            raise SimulationError(f"node {node} has partitions of cost {cost:.6f}; expected at most its capacity, {facts.capacity[node]:.6f}")
+
+
+def check_no_roll_back(before: Facts, after: Facts) -> None:
+    """What is up and survives keeps node and cursor."""
+    if before.standing is after.standing:
+        return
+    for partition, was in before.standing.items():
+        now = after.standing[partition]
+        if was.node is None or was.node not in after.capacity:
+            continue
+        if now.node != was.node or now.cursor < was.cursor:
+            raise SimulationError(
+                f"partition {partition} was at epoch {was.cursor} on {was.node} and is at epoch {now.cursor} on {now.node}, "
+                "though its node lives; expected no roll-back"
+            )
+
+
+def check_end(facts: Facts, world: World) -> None:
+    """Faults have stopped and nodes suffice: everything is live, and every query partition showed every epoch."""
+    waiting = facts.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)
+    if waiting:
+        known = facts.standing[waiting[0]]
+        raise SimulationError(
+            f"{len(waiting)} partitions never came back, the first being {waiting[0]}, {known.phase.name} at epoch {known.cursor} "
+            f"of {facts.head}; expected all to be live, since nodes suffice"
+        )
+    for query, shown in world.sink.shown.items():
+        if shown != list(range(1, facts.head + 1)):
+            raise SimulationError(f"query partition {query} showed {len(shown)} epochs; expected {facts.head}")

@@ -1,0 +1,326 @@
+"""A driver in virtual time: the loop of the real one, over the same protocols, strategies and planners.
+
+Live epoch, then catching up in bounded steps until the next is due; a node that dies in mid-job voids the attempt, and
+the work is decided anew; a global checkpoint when all is whole and due.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import simpy
+
+from resurge.model.names import NodeId, Partition
+from resurge.protocols import recovery
+from resurge.protocols.catch_up import CatchUp, next_step
+from resurge.protocols.checkpoint import is_due
+from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
+from resurge.protocols.recovery import Facts, Phase
+from resurge.scheduling import Strategy, after_loss, everything_down, schedule, with_costs
+from resurge.simulator.buffers import KnownBuffers
+from resurge.simulator.checkers import check_step
+from resurge.simulator.journal import Commit, Journal, Planned
+from resurge.simulator.story import Story
+from resurge.simulator.world import Job, Pair, Shown, Task, World
+
+LAST_EPOCH = 2**62
+MOST_EPOCHS_PER_STEP = 16
+
+Steps = Generator[simpy.Event, Any, Any]
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    """What a job is run with."""
+
+    strategy: Strategy
+    checkpoint_interval: int = 10
+    is_checked: bool = True
+
+
+@dataclass(frozen=True)
+class KnownShadow:
+    """Where a shadow is, and what it has taken."""
+
+    node: NodeId
+    cursor: int
+
+
+class Driver:
+    """One driver's life; what it knows of nodes is what it was told."""
+
+    def __init__(self, env: simpy.Environment, world: World, journal: Journal, story: Story, options: DriverOptions) -> None:
+        self.env = env
+        self.world = world
+        self.journal = journal
+        self.story = story
+        self.options = options
+        self.strategy = options.strategy
+        self.timing = world.timing
+        self.graph = world.workload.graph
+        self.pace = Pace()
+        self.catch_up_s: float | None = None
+        self.with_state: set[Partition] = set()
+        self.shadows: dict[Partition, KnownShadow] = {}
+        self.buffers = KnownBuffers()
+        self.death = env.event()
+        self.job_ends_s: float | None = None
+        facts = everything_down(self.graph, {}, journal.checkpoint, journal.head, journal.shown(self.graph.upstream))
+        self.facts = self._membership(with_costs(facts, world.workload.costs))
+
+    def run(self, is_over: Callable[["Driver"], bool]) -> Steps:
+        """Go on from where the last driver was, until told that it is over."""
+        self.journal.generation += 1
+        self.story.started(self.env.now, self.facts)
+        self.observe()
+        while self.catching_up() and not self.facts.live:
+            yield from self.catch_up()
+        while not is_over(self):
+            began_s = self.env.now
+            yield from self.step()
+            yield from self._fill(began_s)
+
+    # Nodes
+
+    def node_died(self) -> None:
+        """Wake a job that runs on a node which has just died."""
+        death, self.death = self.death, self.env.event()
+        death.succeed()
+
+    def observe(self) -> None:
+        """See which nodes have gone or come, and let come back what can."""
+        before = self.facts
+        self._after_change(before, self._membership(before))
+
+    def _membership(self, facts: Facts) -> Facts:
+        members = self.world.members(self.env.now)
+        lost = [node for node in facts.capacity if node not in members]
+        changed = after_loss(facts, lost, self.strategy) if lost else facts
+        if len(members) > self.strategy.nodes_wanted:
+            # A blocking recovery waits for as many nodes as there ever were.
+            self.strategy = replace(self.strategy, nodes_wanted=len(members))
+        joined = {node: capacity for node, capacity in members.items() if node not in changed.capacity}
+        return recovery.nodes_joined(changed, joined) if joined else changed
+
+    def _lost(self, nodes: frozenset[NodeId]) -> None:
+        self._after_change(self.facts, after_loss(self.facts, nodes, self.strategy))
+
+    def _after_change(self, before: Facts, after: Facts) -> None:
+        gone = frozenset(before.capacity) - frozenset(after.capacity)
+        if after is before and not after.of_phase(Phase.DOWN, Phase.STALLED):
+            return
+        if gone:
+            self.buffers.forget_nodes(gone)
+            self.shadows.clear()
+        for partition in after.of_phase(Phase.DOWN):
+            self.with_state.discard(partition)
+            self.world.states.pop(partition, None)
+        self._stand(after)
+        self.story.changed(self.env.now, before, after)
+        if after.capacity and after.of_phase(Phase.DOWN, Phase.STALLED):
+            planned = schedule(after, self.strategy)
+            self.story.planned(self.env.now, after, planned)
+            self._stand(planned)
+
+    def _stand(self, after: Facts) -> None:
+        before, self.facts = self.facts, after
+        if self.options.is_checked and after is not before:
+            check_step(before, after, self.world, self.strategy)
+
+    # Live epochs
+
+    def step(self) -> Steps:
+        """Run the next epoch if there is input."""
+        self.observe()
+        if self.journal.pending is None:
+            start_s = self._reached_s()
+            limit = row_limit(self.pace, self.timing.interval_s, None)
+            longest_s = float("inf") if limit is None else limit / self.timing.rows_per_s
+            end_s = min(self.env.now, start_s + longest_s)
+            if end_s <= start_s:
+                return
+            self.journal.plan(self.facts.head + 1, Planned(start_s, end_s))
+        yield from self._run_pending()
+
+    def _reached_s(self) -> float:
+        newest = self.journal.planned.get(self.facts.head)
+        return newest.end_s if newest else self.journal.reached_s
+
+    def _run_pending(self) -> Steps:
+        epoch, began_s = self.facts.head + 1, self.env.now
+        job: Job = yield from self._attempt(lambda: self._live_job(epoch))
+        shown = self.world.run(job)
+        self.with_state.update(task.partition for task in job.tasks)
+        self.buffers.keep(epoch, job.buffered, self.facts)
+        self._commit(epoch, shown, self.env.now - began_s)
+        if job.is_checkpoint:
+            self._publish(epoch)
+
+    def _live_job(self, epoch: int) -> Job:
+        """All live partitions take one epoch; what others will need is buffered."""
+        facts = self.facts
+        tasks = tuple(self._task(partition) for partition in facts.of_phase(Phase.LIVE))
+        buffered: tuple[Pair, ...] = ()
+        if facts.is_buffering:
+            absent = facts.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)
+            live = facts.live
+            buffered = tuple((above, below) for below in absent for above in sorted(self.graph.upstream[below] & live))
+        is_checkpoint = facts.is_whole and is_due(epoch, self.options.checkpoint_interval, facts.checkpoint)
+        return Job(range(epoch, epoch + 1), tasks, frozenset(facts.capacity), {}, buffered, is_checkpoint)
+
+    def _task(self, partition: Partition) -> Task:
+        known = self.facts.standing[partition]
+        if known.node is None:
+            raise ValueError(f"{partition} has no node")
+        return Task(partition, known.node, known.cursor, LAST_EPOCH, known.shown, begins_anew=partition not in self.with_state)
+
+    def _commit(self, epoch: int, shown: Shown, took_s: float) -> None:
+        self.journal.commit(Commit(epoch, dict.fromkeys(self.facts.live, epoch), shown.parts))
+        self.world.sink.show(shown.parts)
+        before = self.facts
+        planned = self.journal.planned[epoch]
+        rows = round(planned.span_s * self.timing.rows_per_s)
+        self.pace = observed(self.pace, rows, took_s, self.timing.interval_s)
+        self._stand(recovery.epoch_done(before, epoch))
+        lag = round((self.env.now - planned.end_s) * self.timing.rows_per_s)
+        self.story.epoch(self.env.now, took_s, before, self.facts, rows={"read": rows, "lag": lag})
+        self.journal.epoch_done(epoch)
+
+    def _publish(self, epoch: int) -> None:
+        before = self.facts
+        self.world.save_checkpoint(epoch)
+        self.journal.checkpointed(epoch)
+        self.buffers.clear()
+        self._stand(recovery.checkpointed(before, epoch))
+        self.story.checkpointed(self.env.now, self.timing.checkpoint_s, before, self.facts)
+
+    # Catching up
+
+    def catching_up(self) -> bool:
+        """Whether some partition is behind and on its way."""
+        return bool(self.facts.of_phase(Phase.CATCHING_UP))
+
+    def catch_up(self, budget_s: float | None = None) -> Steps:
+        """One bounded step for all partitions that are behind."""
+        began_s = self.env.now
+        taken: list[CatchUp] = []
+
+        def work() -> Job | None:
+            step = self._next_step(budget_s)
+            taken[:] = [step] if step else []
+            return self._catch_up_job(step) if step else None
+
+        job: Job | None = yield from self._attempt(work)
+        if job is None:
+            self._stand(recovery.advanced(self.facts, {}))
+            return
+        took_s = self.env.now - began_s
+        self._commit_catch_up(taken[0], job, took_s)
+        self.catch_up_s = took_s / len(taken[0].epochs)
+
+    def _next_step(self, budget_s: float | None) -> CatchUp | None:
+        cursors = {partition: shadow.cursor for partition, shadow in self.shadows.items()}
+        most = MOST_EPOCHS_PER_STEP
+        if budget_s is not None and self.facts.live:
+            most = 1 if self.catch_up_s is None else max(1, min(most, int(budget_s / max(self.catch_up_s, 1e-3))))
+        return next_step(self.facts, self.buffers.coverage(), cursors, most)
+
+    def _catch_up_job(self, step: CatchUp) -> Job:
+        """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not."""
+        facts = self.facts
+        spare = sorted(facts.capacity)
+        tasks = [self._task(partition) for partition in step.partitions]
+        for index, (partition, until) in enumerate(sorted(step.shadows_until.items())):
+            known = facts.standing[partition]
+            shadow = self.shadows.get(partition)
+            # A shadow runs beside its partition if that catches up too, so that one route serves both.
+            if known.phase is Phase.CATCHING_UP and known.node is not None:
+                node = known.node
+            else:
+                node = shadow.node if shadow else spare[index % len(spare)]
+            if shadow is not None and shadow.node != node:
+                shadow = None
+            cursor = shadow.cursor if shadow else facts.checkpoint
+            tasks.append(Task(partition, node, cursor, until, LAST_EPOCH, True, shadow is None))
+        return Job(range(step.first, step.last + 1), tuple(tasks), frozenset(facts.capacity), self._replays(step))
+
+    def _replays(self, step: CatchUp) -> dict[Pair, range]:
+        """The epochs that buffers provide: after the receiver's cursor and the shadow's end, while the sender is ahead."""
+        facts = self.facts
+        wanted: dict[Pair, range] = {}
+        for above, below in step.buffered:
+            sender, receiver = facts.standing[above], facts.standing[below]
+            begin = max(receiver.cursor, step.shadows_until.get(above, 0)) + 1
+            end = sender.cursor if sender.phase is Phase.CATCHING_UP else facts.head
+            wanted[above, below] = range(begin, end + 1)
+        return wanted
+
+    def _commit_catch_up(self, step: CatchUp, job: Job, took_s: float) -> None:
+        shown = self.world.run(job)
+        before = self.facts
+        for task in job.tasks:
+            if task.is_shadow:
+                self.shadows[task.partition] = KnownShadow(task.node, min(task.until, max(task.cursor, step.last)))
+            else:
+                self.with_state.add(task.partition)
+        cursors = {partition: max(step.last, before.standing[partition].cursor) for partition in step.partitions}
+        if shown.parts:
+            self.journal.commit(Commit(step.last, cursors, shown.parts))
+            self.world.sink.show(shown.parts)
+        self._stand(recovery.advanced(before, cursors))
+        if not self.catching_up():
+            self.shadows.clear()
+            self.world.shadows.clear()
+        self.story.catch_up(self.env.now, took_s, step, before, self.facts)
+        self.story.changed(self.env.now, before, self.facts)
+
+    # Jobs
+
+    def _attempt(self, work: Callable[[], Job | None]) -> Steps:
+        """Run a job until an attempt succeeds; after a loss of nodes the work is decided anew."""
+        while True:
+            yield from self._wait_for_nodes()
+            job = work()
+            if job is None:
+                return None
+            lost: frozenset[NodeId] = yield from self._run(job)
+            if not lost:
+                return job
+            self._lost(lost)
+
+    def _run(self, job: Job) -> Steps:
+        """Let a job take its time; a death among its nodes voids it as soon as it is noticed."""
+        spans_s = {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
+        self.job_ends_s = self.env.now + self.world.duration_s(job, spans_s)
+        noticed_s = self.world.first_loss_noticed_s(job.nodes)
+        while noticed_s is None and self.env.now < self.job_ends_s:
+            yield self.env.timeout(self.job_ends_s - self.env.now) | self.death
+            noticed_s = self.world.first_loss_noticed_s(job.nodes)
+        if noticed_s is not None and noticed_s > self.env.now:
+            yield self.env.timeout(noticed_s - self.env.now)
+        self.job_ends_s = None
+        members = self.world.members(self.env.now)
+        return frozenset(node for node in job.nodes if node not in members)
+
+    def _wait_for_nodes(self) -> Steps:
+        """Losing all nodes keeps the driver waiting, not dead."""
+        if not self.facts.capacity:
+            self.story.waiting(self.env.now, self.facts)
+        while not self.facts.capacity:
+            yield self.env.timeout(self.timing.poll_s)
+            self.observe()
+
+    def _fill(self, began_s: float) -> Steps:
+        """Until the next epoch is due: catch up in bounded steps, else wait; always at least one step."""
+        while True:
+            left_s = wait_s(began_s, self.env.now, self.timing.interval_s)
+            if self.catching_up():
+                yield from self.catch_up(left_s)
+                self.observe()
+                if wait_s(began_s, self.env.now, self.timing.interval_s) <= 0:
+                    return
+                continue
+            if left_s <= 0:
+                return
+            yield self.env.timeout(min(left_s, self.timing.poll_s))
+            self.observe()

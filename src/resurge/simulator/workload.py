@@ -1,0 +1,148 @@
+"""What runs in a simulated world: partition graphs with costs, drawn at random or after the papers."""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from resurge.model.names import KeyGroup, Partition
+from resurge.protocols.recovery import Graph, QueryNeed
+
+Upstream = Mapping[Partition, frozenset[Partition]]
+
+HASHTAG_WINDOWS = ("O1", "O2", "O3", "O4")
+HASHTAG_MAINTAINED: Mapping[str, tuple[str, ...]] = {
+    "O5": ("O1",),
+    "O6": ("O2",),
+    "O7": ("O3",),
+    "O8": ("O4",),
+    "O9": ("O1", "O2"),
+    "O10": ("O1", "O3"),
+    "O11": ("O1", "O4"),
+    "O12": ("O2", "O3"),
+    "O13": ("O2", "O4"),
+    "O14": ("O3", "O4"),
+    "O15": ("O1",),
+}
+HASHTAG_PRIORITIES: Mapping[str, int] = {
+    "O1": 4, "O2": 3, "O3": 2, "O4": 2, "O5": 10, "O6": 5, "O7": 3, "O8": 1,
+    "O9": 8, "O10": 7, "O11": 2, "O12": 4, "O13": 3, "O14": 1, "O15": 6,
+}  # fmt: skip
+WINDOW_COST = 3.0
+STATE_BYTES_PER_COST = 20_000_000.0
+UNQUERIED_PRIORITY = 0.001
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A job as the simulator runs it: the graph, what each partition costs, and who shows each query's output.
+
+    A cost is CPU seconds per second of input. `outputs` names the partition whose output a query partition shows.
+    """
+
+    name: str
+    graph: Graph
+    costs: Mapping[Partition, float]
+    outputs: Mapping[str, Partition]
+    priorities: Mapping[str, int]
+    key_groups: int
+    queries_shown_by: Mapping[Partition, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shown_by: dict[Partition, tuple[str, ...]] = {}
+        for query, partition in self.outputs.items():
+            shown_by[partition] = (*shown_by.get(partition, ()), query)
+        object.__setattr__(self, "queries_shown_by", shown_by)
+
+    @property
+    def total_cost(self) -> float:
+        """CPU seconds per second that the whole job takes."""
+        return sum(self.costs.values())
+
+    def state_bytes(self, partition: Partition) -> float:
+        """How much a node must read to restore a partition: partitions that work more keep more."""
+        return self.costs[partition] * STATE_BYTES_PER_COST
+
+
+def scaled(workload: Workload, total_cost: float) -> Workload:
+    """The same job, made to cost this much in all."""
+    factor = total_cost / workload.total_cost
+    return replace(workload, costs={partition: cost * factor for partition, cost in workload.costs.items()})
+
+
+def hashtag_workload(partitions: int = 15) -> Workload:
+    """The 15-query topology of INCREMENTAL: source -> parser -> four sliding windows -> eleven that maintain them.
+
+    Source and parser keep no state, so they are no partitions. All operators are keyed by the tag.
+
+    >>> job = hashtag_workload(30)
+    >>> len(job.graph.upstream), len(job.graph.queries), job.key_groups
+    (30, 30, 2)
+    """
+    groups = max(1, partitions // len(HASHTAG_PRIORITIES))
+    upstream: dict[Partition, frozenset[Partition]] = {}
+    costs: dict[Partition, float] = {}
+    for operator in HASHTAG_PRIORITIES:
+        inputs = HASHTAG_MAINTAINED.get(operator, ())
+        for group in range(groups):
+            partition = Partition(operator, KeyGroup(group))
+            upstream[partition] = frozenset(Partition(name, KeyGroup(group)) for name in inputs)
+            costs[partition] = WINDOW_COST if operator in HASHTAG_WINDOWS else float(len(inputs))
+    outputs = {str(partition): partition for partition in upstream}
+    return _workload("hashtags", upstream, costs, outputs, HASHTAG_PRIORITIES, groups)
+
+
+def random_workload(rng: random.Random, most_operators: int = 7, most_groups: int = 4) -> Workload:
+    """A random topology: levels, key groups, exchanges that keep the key or not, shared operators, queries of any priority."""
+    groups = rng.randint(1, most_groups)
+    operators = [f"op{number}" for number in range(rng.randint(1, most_operators))]
+    upstream: dict[Partition, frozenset[Partition]] = {}
+    inputs: dict[str, list[tuple[str, bool]]] = {}
+    for number, operator in enumerate(operators):
+        fan_in = min(number, rng.choice((0, 1, 1, 1, 2, 2, 3)))
+        inputs[operator] = [(above, rng.random() < 0.6) for above in sorted(rng.sample(operators[:number], fan_in))]
+        for group in range(groups):
+            upstream[Partition(operator, KeyGroup(group))] = frozenset(_feeding(inputs[operator], group, groups))
+    asked = sorted({operators[-1], *rng.sample(operators, rng.randint(1, len(operators)))})
+    priorities = {f"q-{operator}": rng.randint(1, 10) for operator in asked}
+    outputs = {f"q-{p.operator}/{p.key_group}": p for p in upstream if p.operator in asked}
+    costs = {partition: round(rng.uniform(0.02, 0.3), 3) for partition in upstream}
+    return _workload("random", upstream, costs, outputs, priorities, groups)
+
+
+def _feeding(inputs: Iterable[tuple[str, bool]], group: int, groups: int) -> Iterable[Partition]:
+    for above, keeps_key in inputs:
+        for other in [group] if keeps_key else range(groups):
+            yield Partition(above, KeyGroup(other))
+
+
+def _workload(
+    name: str,
+    upstream: Upstream,
+    costs: Mapping[Partition, float],
+    outputs: Mapping[str, Partition],
+    priorities: Mapping[str, int],
+    groups: int,
+) -> Workload:
+    """Every query partition with all it needs; a partition that no query needs comes back last."""
+    closures = _closures(upstream)
+    queries = {
+        query: QueryNeed(priorities[query_name(query, priorities)], closures[partition]) for query, partition in outputs.items()
+    }
+    needed = frozenset[Partition]().union(*(need.partitions for need in queries.values()))
+    for partition in upstream:
+        if partition not in needed:
+            queries[f"{partition} (no query)"] = QueryNeed(UNQUERIED_PRIORITY, closures[partition])
+    return Workload(name, Graph(upstream, queries), costs, outputs, priorities, groups)
+
+
+def query_name(query_partition: str, priorities: Mapping[str, int]) -> str:
+    """The query that a query partition belongs to."""
+    name = query_partition.rsplit("/", 1)[0]
+    return name if name in priorities else query_partition
+
+
+def _closures(upstream: Upstream) -> dict[Partition, frozenset[Partition]]:
+    found: dict[Partition, frozenset[Partition]] = {}
+    for partition, above in upstream.items():
+        found[partition] = frozenset((partition,)).union(*(found[other] for other in above))
+    return found

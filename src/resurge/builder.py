@@ -33,7 +33,7 @@ class TopologyBuilder:
     >>> import polars as pl
     >>> from resurge import TopologyBuilder, count, posts
     >>> job = TopologyBuilder("trending", key_groups=4)
-    >>> tags = job.source("posts", posts(), event_time="time").flat_map("tags", pl.col("tags").explode().alias("tag"), "time")
+    >>> tags = job.source("posts", posts(), event_time="time").flat_map("tags", pl.col("tags").alias("tag"), "time")
     >>> tags.window("busy", "10s", key="tag", n=count()).query(priority=5)
     >>> sorted(job.build().operators)
     ['busy', 'posts', 'tags']
@@ -110,7 +110,7 @@ class Stream:
     def flat_map(
         self, name: str, *how: Any, schema: Any = None, event_time: str | None = None, deterministic: bool = True
     ) -> "Stream":
-        """Several rows (or none) for each row: expressions with `explode`, or one function from table to table."""
+        """Several rows (or none) for each row: expressions whose lists become one row per element, or one function."""
         return self._transform("flat_map", name, how, schema, event_time, deterministic)
 
     def filter(self, name: str, *how: Any, deterministic: bool = True) -> "Stream":

@@ -103,7 +103,10 @@ class Transform(StatelessOperator):
             if not isinstance(made, pl.DataFrame):
                 raise JobError(f"{self.kind} {self.name!r} returned {type(made).__name__}; expected a polars.DataFrame")
             return made
-        return frame.filter(*self.expressions) if self.kind == "filter" else frame.select(*self.expressions)
+        if self.kind == "filter":
+            return frame.filter(*self.expressions)
+        made = frame.select(*self.expressions)
+        return _one_row_per_element(made) if self.kind == "flat_map" else made
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,12 @@ class Union(Operator):
                 )
         agreed = all(other.event_time == first.event_time for other in inputs)
         return StreamShape(first.schema, first.event_time if agreed else None)
+
+
+def _one_row_per_element(frame: pl.DataFrame) -> pl.DataFrame:
+    """List columns become one row per element; a row whose list is empty or null gives none."""
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    return frame.filter(pl.col(lists[0]).list.len() > 0).explode(lists) if lists else frame
 
 
 def _check_time(shape: StreamShape, column: str, described: str) -> None:

@@ -12,8 +12,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from resurge.telemetry import metrics
-from resurge.telemetry.events import Event
+from resurge.telemetry import metrics, recovery_metrics
+from resurge.telemetry.events import Event, NodeLost
 from resurge.telemetry.metrics import Band, RunningTime, Series
 from resurge.telemetry.wording import bytes_in_words, rows_in_words, seconds_in_words
 
@@ -64,8 +64,40 @@ class Plot:
 def all_plots(events: Sequence[Event]) -> list[Plot]:
     """Every plot for which telemetry has something to show."""
     time = RunningTime(events)
-    drawn = [_throughput(events, time), _latency(events, time), _state(events, time), _lag(events, time)]
+    drawn = [_recovery(events, time), _throughput(events, time), _latency(events, time), _state(events, time), _lag(events, time)]
     return [plot for plot in drawn if plot is not None]
+
+
+def _recovery(events: Sequence[Event], time: RunningTime) -> Plot | None:
+    """One bar per query that went down, the most valuable on top, between the moments when nodes died and came."""
+    lasting = recovery_metrics.outages(events)
+    if not any(isinstance(event, NodeLost) for event in events) or not lasting:
+        return None
+    priorities = metrics.priorities(events)
+    queries = sorted({outage.query for outage in lasting}, key=lambda query: (priorities.get(query, 1), query))[-QUERIES_SHOWN:]
+    end_s = max(event.at_s for event in events)
+    with _figure(1, 1, 0.24 * len(queries) + 1.1) as (figure, (axes,)):
+        for outage in lasting:
+            if outage.query in queries:
+                span = [time.at(outage.from_s), time.at(outage.to_s if outage.to_s is not None else end_s)]
+                axes.barh(queries.index(outage.query), span[1] - span[0], left=span[0], height=0.62, color=SECOND)
+        for at_s, change, _ in recovery_metrics.node_changes(events):
+            if at_s >= (recovery_metrics.failure_s(events) or 0):
+                axes.axvline(
+                    time.at(at_s),
+                    color=MARK if change < 0 else FIRST,
+                    linewidth=1.2,
+                    linestyle="-" if change < 0 else (0, (2, 2)),
+                )
+        axes.set_yticks(range(len(queries)), [f"{query} (priority {priorities.get(query, 1)})" for query in queries])
+        axes.grid(axis="y", visible=False)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_in_words(value)))
+        return Plot(
+            "Recovery",
+            "When each query was without output, the most valuable on top. A solid line is a node that died, a dashed one a node "
+            "that joined.",
+            _svg(figure, "recovery"),
+        )
 
 
 def _throughput(events: Sequence[Event], time: RunningTime) -> Plot | None:

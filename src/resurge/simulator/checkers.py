@@ -27,7 +27,9 @@ def check_phases(facts: Facts) -> None:
     for partition, upstream in facts.graph.upstream.items():
         known = facts.standing[partition]
         if (known.node is None) != (known.phase is Phase.DOWN):
-            raise SimulationError(f"partition {partition} is {known.phase.name} on {known.node}; expected a node unless it is DOWN")
+            raise SimulationError(
+                f"partition {partition} is {known.phase.name} on {known.node}; expected a node unless it is DOWN"
+            )
         if known.node is not None and known.node not in facts.capacity:
             raise SimulationError(f"partition {partition} is on {known.node}, which is not there")
         if known.phase is Phase.LIVE and known.cursor != facts.head:
@@ -60,7 +62,9 @@ def check_capacity(facts: Facts) -> None:
             used[known.node] = used.get(known.node, 0.0) + facts.costs.get(partition, 0.0)
     for node, cost in used.items():
         if cost > facts.capacity[node] * (1 + TOLERANCE) + TOLERANCE:
-            raise SimulationError(f"node {node} has partitions of cost {cost:.6f}; expected at most its capacity, {facts.capacity[node]:.6f}")
+            raise SimulationError(
+                f"node {node} has partitions of cost {cost:.6f}; expected at most its capacity, {facts.capacity[node]:.6f}"
+            )
 
 
 def check_no_roll_back(before: Facts, after: Facts) -> None:

@@ -170,7 +170,11 @@ class World:
 
     def members(self, now_s: float) -> dict[NodeId, float]:
         """The nodes that seem to be there: warm, and not yet noticed to be dead."""
-        return {name: node.capacity for name, node in self.nodes.items() if node.warm_at_s <= now_s and not self._is_noticed(node, now_s)}
+        return {
+            name: node.capacity
+            for name, node in self.nodes.items()
+            if node.warm_at_s <= now_s and not self._is_noticed(node, now_s)
+        }
 
     def _is_noticed(self, node: Node, now_s: float) -> bool:
         return node.died_at_s is not None and node.died_at_s + self.timing.detection_s <= now_s + 1e-9
@@ -230,7 +234,9 @@ class World:
         state = State(task.node, self.checkpoint) if task.begins_anew else held.copy() if held else None
         what = f"{'the shadow of ' if task.is_shadow else ''}partition {task.partition}"
         if state is None or state.node != task.node:
-            raise SimulationError(f"{what} was sent to {task.node}, where it has no state; it is on {held.node if held else 'no node'}")
+            raise SimulationError(
+                f"{what} was sent to {task.node}, where it has no state; it is on {held.node if held else 'no node'}"
+            )
         if state.cursor != task.cursor:
             raise SimulationError(f"{what} has state of epoch {state.cursor}; the driver believes epoch {task.cursor}")
         return state
@@ -259,7 +265,9 @@ class World:
         for partition in self.workload.graph.upstream:
             state = self.states.get(partition)
             if state is None or state.cursor != epoch:
-                raise SimulationError(f"the checkpoint of epoch {epoch} has {partition} at {state.cursor if state else 'no state'}")
+                raise SimulationError(
+                    f"the checkpoint of epoch {epoch} has {partition} at {state.cursor if state else 'no state'}"
+                )
             state.base, state.taken = epoch, []
         self.checkpoint = epoch
         for held in self.buffers.values():

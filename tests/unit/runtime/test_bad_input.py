@@ -210,7 +210,7 @@ def broken_source(call: str, mended: Path) -> BrokenSource:
 def test_a_source_that_raises_midway_loses_nothing(call: str, bench: Bench, undisturbed: dict[str, pl.DataFrame]) -> None:
     """The epoch is not committed; when the source is mended, the next run goes on with the same output."""
     mended = bench.folder / "mended"
-    with pytest.raises(SourceError, match="ConnectionError: the broker is away.*run"):
+    with pytest.raises(SourceError, match=r"ConnectionError: the broker is away.*run"):
         finish(bench.engine(topology(bench.sink, broken_source(call, mended))))
     assert max(rows["epoch"].max() for rows in bench.shown().values()) == 3
     with pytest.raises(SourceError, match="the broker is away"):
@@ -372,7 +372,7 @@ def test_a_disk_that_is_really_full_loses_nothing(tmp_path: Path) -> None:
     bench, kept = Bench(tmp_path / "small"), tmp_path / "kept"
     bench.folder.mkdir()
     with mounted(bench.store, "-t", "tmpfs", "-o", "size=256k", "tmpfs"):
-        with pytest.raises(StorageError, match="cannot write .*No space left on device.*make room.*to resume"):
+        with pytest.raises(StorageError, match=r"cannot write .*No space left on device.*make room.*to resume"):
             finish(bench.engine(topology(bench.sink, scripted(wide_script())), checkpoint_interval=1))
         subprocess.run(["cp", "-a", f"{bench.store}/.", str(kept)], check=True)
     subprocess.run(["cp", "-a", f"{kept}/.", str(bench.store)], check=True)
@@ -390,7 +390,7 @@ def test_a_read_only_checkpoint_folder_is_refused_and_a_writable_one_resumes(
         engine.step()
     with mounted(bench.store, "--bind", "-o", "ro", str(bench.store)):
         subprocess.run(["mount", "-o", "remount,ro,bind", str(bench.store)], check=False)
-        with pytest.raises(StorageError, match="cannot write .*Read-only file system.*set its permissions right"):
+        with pytest.raises(StorageError, match=r"cannot write .*Read-only file system.*set its permissions right"):
             finish(bench.engine(topology(bench.sink)))
     finish(bench.engine(topology(bench.sink)))
     assert_same_output(bench.shown(), undisturbed)
@@ -408,7 +408,7 @@ def test_a_file_in_place_of_the_checkpoint_folder_is_refused(bench: Bench, undis
 
 def test_a_store_that_cannot_be_opened_is_named(bench: Bench) -> None:
     """An unknown kind of URL."""
-    with pytest.raises(StorageError, match="'nowhere://x' is not a store that can be opened.*expected a path or an fsspec URL"):
+    with pytest.raises(StorageError, match=r"'nowhere://x' is not a store that can be opened.*expected a path or an fsspec URL"):
         bench.engine(topology(bench.sink), checkpoint_url="nowhere://x")
 
 

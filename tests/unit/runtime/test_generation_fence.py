@@ -61,7 +61,7 @@ def test_a_superseded_driver_stops_at_its_next_step_without_writing(
             assert old.step()
         finish(second.engine(topology(second)))
         before, shown = store_files(second), first.shown()
-        with pytest.raises(StaleGenerationError, match="another driver has taken over.*this driver stops without writing"):
+        with pytest.raises(StaleGenerationError, match=r"another driver has taken over.*this driver stops without writing"):
             old.step(drain=True)
         assert store_files(second) == before
         assert_same_output(first.shown(), shown)

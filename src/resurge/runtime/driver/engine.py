@@ -380,10 +380,10 @@ class Engine:
                 break
             self._fill(began, interval_s)
         if until_idle or drain:
-            self._finish_recovery()
+            self.finish_recovery()
         if drain and not self.stopping.is_set():
             self.step(drain=True)
-            self._finish_recovery()
+            self.finish_recovery()
 
     def _fill(self, began: float, interval_s: float) -> None:
         """Until the next epoch is due: catch up in bounded steps, else wait; always at least one step."""
@@ -403,7 +403,7 @@ class Engine:
                 self._fill(began, interval_s)
                 return
 
-    def _finish_recovery(self) -> None:
+    def finish_recovery(self) -> None:
         """Wait until everything is live again."""
         while not self.facts.is_whole and not self.stopping.is_set():
             self._wait_for_nodes()

@@ -55,7 +55,9 @@ class Membership:
 
     def with_costs(self, facts: Facts) -> Facts:
         """The facts with measured costs, and with each node's part of reading the sources taken off its capacity."""
-        whole = {node: self._capacity(self.members[node]) if node in self.members else known for node, known in facts.capacity.items()}
+        whole = {
+            node: self._capacity(self.members[node]) if node in self.members else known for node, known in facts.capacity.items()
+        }
         total = sum(whole.values())
         share = min(self.reading_cost / total, 0.5) if total else 0.0
         capacity = {node: value * (1 - share) for node, value in whole.items()}

@@ -29,7 +29,9 @@ class NodesLostError(Exception):
 class Runner(Protocol):
     """Runs job plans; one slot is one task per level."""
 
-    master: str
+    @property
+    def master(self) -> str:
+        """Where it runs."""
 
     def members(self) -> dict[NodeId, Member]:
         """The nodes that may be used now."""

@@ -86,6 +86,8 @@ def warm_up(slot: int, items: Iterable[bytes]) -> Iterator[bytes]:
     """A task that does nothing: importing this module has loaded what tasks need; a little work loads the rest."""
     import polars as pl
 
+    # A task that leaves input unread would lose its worker, and with it what was warmed.
+    list(items)
     pl.DataFrame({"key": ["a", "b"], "value": [1, 2]}).group_by("key").agg(pl.col("value").sum())
     yield b"warm"
 

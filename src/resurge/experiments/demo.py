@@ -1,0 +1,108 @@
+"""The demo: 15 queries on a real cluster of four nodes, two of which are killed; the queries come back in order of value."""
+
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from resurge.connectors.posts import posts
+from resurge.connectors.sinks import MemorySink
+from resurge.experiments.chaos import compare, shown
+from resurge.experiments.failures import Strike, Striker
+from resurge.experiments.hashtags import Hashtags, differences, hashtags
+from resurge.experiments.pacing import calibrated
+from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.driver.cluster_runner import cluster_runner
+from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.runner import InlineRunner, Runner
+from resurge.telemetry.events import Event
+from resurge.telemetry.log import TelemetryLog
+
+NODES = 4
+POSTS_PER_EPOCH = 1_000
+INTERVAL_S = 2.0
+KILL_AFTER_EPOCH = 12
+ADD_AFTER_S = (12.0, 24.0)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What the demo found: wrong counts per query, rows lost and repeated against an undisturbed run."""
+
+    wrong: dict[str, int]
+    lost: int
+    duplicated: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check held."""
+        return not self.wrong and not self.lost and not self.duplicated
+
+
+def job(epochs: int) -> Hashtags:
+    """The 15 queries over generated posts with the published statistics."""
+    return hashtags(posts(total=epochs * POSTS_PER_EPOCH, posts_per_epoch=POSTS_PER_EPOCH), key_groups=1)
+
+
+def all_posts(epochs: int) -> pl.DataFrame:
+    """Every post of the demo, read straight from the generator."""
+    reader = posts(total=epochs * POSTS_PER_EPOCH, posts_per_epoch=POSTS_PER_EPOCH).reader(None)  # type: ignore[arg-type]
+    start, end = reader.initialOffset(), {"rows": epochs * POSTS_PER_EPOCH, "started_at": None}
+    return pl.concat([reader.read_frames(split)[0] for split in reader.partitions(start, end)])
+
+
+def undisturbed(epochs: int) -> dict[str, pl.DataFrame]:
+    """The same job without failures, in this process."""
+    run = job(epochs)
+    with tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
+        run_until_done(Engine(run.topology, InlineRunner(1), RunOptions(folder, interval_s=0)), until_idle=True)
+    return shown(run)
+
+
+def demonstrate(epochs: int, log: Path, tell: Callable[[Event], None], say: Callable[[str], None]) -> Demonstration:
+    """Run, kill, recover, and check."""
+    say(f"starting a Spark cluster of {NODES} nodes on this machine")
+    with EmbeddedCluster(NODES) as cluster, cluster_runner(cluster, "demo") as runner:
+        rng = random.Random(4)
+        strike = Strike(KILL_AFTER_EPOCH, 0.5, 2, ADD_AFTER_S)
+        striker = Striker(cluster, [strike], lambda alive, count: rng.sample(sorted(alive), count))
+        run = job(epochs)
+        with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
+            telemetry.listeners += [tell, striker.listen]
+            options = RunOptions(folder, interval_s=INTERVAL_S, checkpoint_interval=6)
+            engine = Engine(run.topology, calibrated(runner), options, telemetry)
+            say("starting the queries")
+            try:
+                run_demo(engine, epochs)
+            finally:
+                striker.finish()
+    say("checking every query against an independent computation, and every row against an undisturbed run")
+    got = shown(run)
+    tables = {name: sink.table() for name, sink in run.sinks.items() if isinstance(sink, MemorySink)}
+    return Demonstration(differences(all_posts(epochs), tables), *compare(got, undisturbed(epochs)))
+
+
+def run_demo(engine: Engine, epochs: int) -> None:
+    """All epochs, and then whatever is still on its way back."""
+    engine.start()
+    try:
+        engine.run(epochs)
+        engine.finish_recovery()
+    except BaseException as error:
+        engine.close(str(error) or type(error).__name__)
+        raise
+    engine.close()
+
+
+def local_demonstration(epochs: int, runner: Runner, log: Path, tell: Callable[[Event], None]) -> Demonstration:
+    """The same job on one node, without failures."""
+    run = job(epochs)
+    with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
+        telemetry.listeners.append(tell)
+        run_demo(Engine(run.topology, runner, RunOptions(folder, interval_s=1.0), telemetry), epochs)
+    tables = {name: sink.table() for name, sink in run.sinks.items() if isinstance(sink, MemorySink)}
+    return Demonstration(differences(all_posts(epochs), tables), 0, 0)

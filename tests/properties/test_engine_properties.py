@@ -112,8 +112,8 @@ def in_order(shown: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     return {query: rows.sort(pl.all()) for query, rows in shown.items()}
 
 
-thorough = settings(max_examples=40, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-quick = settings(max_examples=12, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=30, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=8, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 @thorough
@@ -166,7 +166,7 @@ def test_a_job_that_is_stopped_after_any_epochs_and_resumed_shows_the_same_rows(
     assert_same_output(in_order(shown), wanted, str(specs))
 
 
-@quick
+@thorough
 @given(
     st.data(), inputs(), layouts, st.integers(0, 4), st.integers(0, 4), st.sampled_from([(4, 4), (6, 2), (5, 3)]), st.booleans()
 )

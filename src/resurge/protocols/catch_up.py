@@ -11,19 +11,26 @@ from dataclasses import dataclass, field
 from resurge.model.names import Partition
 from resurge.protocols.recovery import Facts, Phase
 
+LEAST_EPOCHS_PER_STEP = 2
+"""One live epoch may pass between two steps, so a step of one epoch would never come nearer to the head."""
+
 Coverage = Mapping[tuple[Partition, Partition], frozenset[int]]
 """The epochs whose output from one partition for another is buffered on a node that is up."""
 
 
 @dataclass(frozen=True)
 class CatchUp:
-    """One bounded step: these epochs, for these partitions, fed by shadows up to an epoch and by buffers after it."""
+    """One bounded step: these epochs, for these partitions, fed by shadows up to an epoch and by buffers after it.
+
+    Shadows that are kept go on from where they are; all others begin anew at the last global checkpoint.
+    """
 
     first: int
     last: int
     partitions: tuple[Partition, ...]
     shadows_until: Mapping[Partition, int] = field(default_factory=dict)
     buffered: frozenset[tuple[Partition, Partition]] = frozenset()
+    shadows_kept: frozenset[Partition] = frozenset()
 
     @property
     def epochs(self) -> range:
@@ -37,6 +44,7 @@ def next_step(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int]
     if not catching or min(facts.standing[partition].cursor for partition in catching) >= facts.head:
         return None
     until = shadows_needed(facts, coverage)
+    shadows = _kept(facts, until, shadows)
     starts = [facts.standing[partition].cursor + 1 for partition in catching if facts.standing[partition].cursor < facts.head]
     starts += [
         shadows.get(partition, facts.checkpoint) + 1
@@ -51,7 +59,18 @@ def next_step(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int]
         for above in facts.graph.upstream[below]
         if facts.standing[above].phase is not Phase.CATCHING_UP or facts.standing[above].cursor > facts.standing[below].cursor
     )
-    return CatchUp(first, last, tuple(catching), until, buffered)
+    return CatchUp(first, last, tuple(catching), until, buffered, frozenset(shadows))
+
+
+def epochs_per_step(budget_s: float, epoch_s: float | None, most: int) -> int:
+    """How many epochs a step may take: as many as fit into the time, but always enough to gain on the head.
+
+    >>> epochs_per_step(1.0, 0.2, most=16), epochs_per_step(0.1, 0.2, most=16), epochs_per_step(1.0, None, most=16)
+    (5, 2, 2)
+    """
+    if epoch_s is None:
+        return LEAST_EPOCHS_PER_STEP
+    return max(LEAST_EPOCHS_PER_STEP, min(most, int(budget_s / max(epoch_s, 1e-3))))
 
 
 def shadows_needed(facts: Facts, coverage: Coverage) -> dict[Partition, int]:
@@ -70,6 +89,24 @@ def shadows_needed(facts: Facts, coverage: Coverage) -> dict[Partition, int]:
             if missing:
                 until[above] = max(until.get(above, 0), missing)
     return until
+
+
+def _kept(facts: Facts, until: Mapping[Partition, int], shadows: Mapping[Partition, int]) -> dict[Partition, int]:
+    """The shadows that have not yet passed an epoch which somebody below them still needs from them."""
+    kept: dict[Partition, int] = {}
+    wanted_from = dict.fromkeys(until, facts.head + 1)
+    for below in reversed(list(facts.graph.upstream)):
+        takers = [facts.standing[below].cursor] if facts.standing[below].phase is Phase.CATCHING_UP else []
+        if below in until:
+            if facts.checkpoint <= shadows.get(below, -1) < wanted_from[below]:
+                kept[below] = shadows[below]
+            if kept.get(below, facts.checkpoint) < until[below]:
+                takers.append(kept.get(below, facts.checkpoint))
+        for above in facts.graph.upstream[below]:
+            for cursor in takers:
+                if cursor < until.get(above, 0):
+                    wanted_from[above] = min(wanted_from[above], cursor + 1)
+    return kept
 
 
 def _last_missing(facts: Facts, above: Partition, epochs: range, covered: frozenset[int]) -> int:

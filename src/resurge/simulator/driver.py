@@ -12,7 +12,7 @@ import simpy
 
 from resurge.model.names import NodeId, Partition
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import CatchUp, next_step
+from resurge.protocols.catch_up import CatchUp, epochs_per_step, next_step
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
 from resurge.protocols.recovery import Facts, Phase
@@ -222,7 +222,7 @@ class Driver:
         cursors = {partition: shadow.cursor for partition, shadow in self.shadows.items()}
         most = MOST_EPOCHS_PER_STEP
         if budget_s is not None and self.facts.live:
-            most = 1 if self.catch_up_s is None else max(1, min(most, int(budget_s / max(self.catch_up_s, 1e-3))))
+            most = epochs_per_step(budget_s, self.catch_up_s, most)
         return next_step(self.facts, self.buffers.coverage(), cursors, most)
 
     def _catch_up_job(self, step: CatchUp) -> Job:
@@ -232,7 +232,7 @@ class Driver:
         tasks = [self._task(partition) for partition in step.partitions]
         for index, (partition, until) in enumerate(sorted(step.shadows_until.items())):
             known = facts.standing[partition]
-            shadow = self.shadows.get(partition)
+            shadow = self.shadows.get(partition) if partition in step.shadows_kept else None
             # A shadow runs beside its partition if that catches up too, so that one route serves both.
             if known.phase is Phase.CATCHING_UP and known.node is not None:
                 node = known.node

@@ -45,7 +45,6 @@ class Journal:
     generation: int = 0
     reached_s: float = 0.0
     newest: Commit | None = None
-    is_newest_settled: bool = False
     _shown: dict[Partition, int] = field(default_factory=dict)
 
     def plan(self, epoch: int, planned: Planned) -> None:
@@ -54,11 +53,17 @@ class Journal:
         self.pending = epoch
 
     def commit(self, commit: Commit) -> None:
-        """Log output; the commit before it has certainly been shown."""
+        """Log output; the commit before it, of the same driver, has certainly been shown."""
         if self.newest is not None:
             for partition, cursor in self.newest.cursors.items():
                 self._shown[partition] = max(self._shown.get(partition, 0), cursor)
-        self.newest, self.is_newest_settled = commit, False
+        self.newest = commit
+
+    def driver_died(self) -> bool:
+        """A driver ended; its newest commit may or may not have been shown (True), unless a checkpoint covers it."""
+        is_uncertain = self.newest is not None and self.newest.epoch > self.checkpoint
+        self.newest = None
+        return is_uncertain
 
     def epoch_done(self, epoch: int) -> None:
         """The pending epoch is committed."""
@@ -71,13 +76,6 @@ class Journal:
         for old in [number for number in self.planned if number <= epoch]:
             self.planned.pop(old)
 
-    def uncertain(self) -> Parts:
-        """What the newest commit may or may not have shown when its driver died."""
-        return self.newest.parts if self.newest is not None and self.newest.epoch > self.checkpoint else ()
-
     def shown(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The last epoch that each partition showed for certain."""
-        floor = {partition: max(self.checkpoint, self._shown.get(partition, 0)) for partition in partitions}
-        if self.newest is not None and self.newest.epoch <= self.checkpoint:
-            floor |= {p: max(floor[p], cursor) for p, cursor in self.newest.cursors.items()}
-        return floor
+        return {partition: max(self.checkpoint, self._shown.get(partition, 0)) for partition in partitions}

@@ -114,9 +114,7 @@ class _Run:
             self.driver, self.is_driver_up = self._new_driver(), True
 
     def _driver_died(self, *, unshown: bool) -> None:
-        if not self.journal.is_newest_settled:
-            self.world.sink.driver_died(self.journal.uncertain(), unshown=unshown)
-            self.journal.is_newest_settled = True
+        self.world.sink.driver_died(is_uncertain=self.journal.driver_died(), unshown=unshown)
         self.world.forget_driver()
 
     def _is_over(self, driver: Driver) -> bool:

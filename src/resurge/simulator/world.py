@@ -105,11 +105,15 @@ class Sink:
     def __init__(self, queries: Iterable[str]) -> None:
         self.shown: dict[str, list[int]] = {query: [] for query in queries}
         self._forgiven: set[tuple[str, int]] = set()
+        self._newest: list[tuple[str, int, bool]] = []
 
     def show(self, parts: Iterable[tuple[str, int]]) -> None:
-        """Show parts; what a driver that died may or may not have shown is shown once, as sinks promise."""
+        """Show parts; what a driver that died may have shown already is shown once, as sinks promise."""
+        self._newest = []
         for query, epoch in parts:
-            if (query, epoch) in self._forgiven:
+            is_repeated = (query, epoch) in self._forgiven
+            self._newest.append((query, epoch, is_repeated))
+            if is_repeated:
                 self._forgiven.discard((query, epoch))
                 continue
             self.shown[query].append(epoch)
@@ -120,14 +124,14 @@ class Sink:
                     f"expected epoch {len(self.shown[query])}: output was {'repeated' if epoch < len(self.shown[query]) else 'lost'}"
                 )
 
-    def driver_died(self, newest: Iterable[tuple[str, int]], *, unshown: bool) -> None:
-        """The newest commit is logged; its output had been shown, or not yet."""
-        if not unshown:
-            self._forgiven = set(newest)
-            return
-        for query, epoch in reversed(list(newest)):
-            if self.shown[query] and self.shown[query][-1] == epoch:
+    def driver_died(self, *, is_uncertain: bool, unshown: bool) -> None:
+        """Whether the newest commit was shown is not known to the next driver: it was, or (`unshown`) it was not."""
+        for query, epoch, is_repeated in reversed(self._newest if is_uncertain else []):
+            if unshown and not is_repeated:
                 self.shown[query].pop()
+            else:
+                self._forgiven.add((query, epoch))
+        self._newest = []
 
 
 class World:

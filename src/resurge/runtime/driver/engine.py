@@ -18,7 +18,7 @@ from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import CatchUp, next_step
+from resurge.protocols.catch_up import CatchUp, epochs_per_step, next_step
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
 from resurge.protocols.recovery import Facts, Phase
@@ -259,7 +259,7 @@ class Engine:
         shadows = {partition: version.cursor for partition, version in self.versions.shadows.items()}
         most = MOST_EPOCHS_PER_STEP
         if budget_s is not None and self.facts.live:
-            most = 1 if self.catch_up_s is None else max(1, min(most, int(budget_s / max(self.catch_up_s, 1e-3))))
+            most = epochs_per_step(budget_s, self.catch_up_s, most)
         return next_step(self.facts, self.versions.coverage(), shadows, most)
 
     def _commit_catch_up(self, step: CatchUp, reports: list[SlotReport]) -> None:

@@ -7,7 +7,7 @@ from resurge.model.names import NodeId, Partition
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.runtime.driver.versions import Versions
+from resurge.runtime.driver.versions import Version, Versions
 from resurge.runtime.worker.messages import LAST_EPOCH, EpochWork, JobPlan, PartitionWork, Replay, SlotWork, Split
 
 
@@ -82,12 +82,12 @@ def catch_up_work(
     for index, (partition, until) in enumerate(sorted(step.shadows_until.items())):
         known = facts.standing[partition]
         # A shadow runs beside its partition if that catches up too, so that one route serves both.
-        version = versions.shadows.get(partition)
+        version = versions.shadows.get(partition) if partition in step.shadows_kept else None
         if known.phase is Phase.CATCHING_UP and known.node is not None:
             node = known.node
         else:
             node = version.node if version else spare[index % len(spare)]
-        partitions.setdefault(node, []).append(_shadow(facts, versions, partition, until, node))
+        partitions.setdefault(node, []).append(_shadow(facts, versions, partition, until, node, version))
     replays = versions.replays(step.first, step.last, _wanted(facts, step))
     return Work(step.last, epochs, splits, partitions, replays, {})
 
@@ -122,8 +122,9 @@ def _add(partitions: dict[NodeId, list[PartitionWork]], facts: Facts, versions: 
     )
 
 
-def _shadow(facts: Facts, versions: Versions, partition: Partition, until: int, node: NodeId) -> PartitionWork:
-    version = versions.shadows.get(partition)
+def _shadow(
+    facts: Facts, versions: Versions, partition: Partition, until: int, node: NodeId, version: Version | None
+) -> PartitionWork:
     if version is not None and version.node != node:
         version = None
     return PartitionWork(

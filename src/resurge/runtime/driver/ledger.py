@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from resurge.model.names import KeyGroup, Partition
 from resurge.runtime.driver.sources import Sources
-from resurge.runtime.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Record
+from resurge.runtime.storage.journal import CatchUpCommitted, DriverStarted, EpochCommitted, EpochPlanned, Record
 from resurge.runtime.worker.messages import EpochWork, Split
 
 END_OF_TIME_US = 2**62
@@ -43,13 +43,13 @@ class Ledger:
 def shown_epochs(partitions: list[Partition], records: list[Record], checkpoint: int) -> tuple[dict[Partition, int], int]:
     """The last epoch that each partition showed for certain, and that the sources' own queries did.
 
-    The newest commit may have been logged without its output having been shown, so it is not counted: showing it again is
-    harmless, because sinks show a part once.
+    Each driver's newest commit may have been logged without its output having been shown, so it is not counted: showing it
+    again is harmless, because sinks show a part once. Later drivers do not make it certain: one that had no room for a
+    partition committed epochs without it, and showed nothing of it.
     """
     shown = dict.fromkeys(partitions, checkpoint)
     by_sources = checkpoint
-    commits = [r for r in records if isinstance(r, EpochCommitted | CatchUpCommitted) and r.epoch > checkpoint]
-    for record in commits[:-1]:
+    for record in _shown_for_certain(records, checkpoint):
         if isinstance(record, CatchUpCommitted):
             for name, cursor in record.cursors.items():
                 shown[_partition(name)] = max(shown[_partition(name)], cursor)
@@ -60,6 +60,20 @@ def shown_epochs(partitions: list[Partition], records: list[Record], checkpoint:
                     shown[partition] = max(shown[partition], record.epoch)
             by_sources = max(by_sources, record.epoch)
     return shown, by_sources
+
+
+def _shown_for_certain(records: list[Record], checkpoint: int) -> list[EpochCommitted | CatchUpCommitted]:
+    """The commits after a checkpoint that were followed by another commit of the same driver."""
+    certain: list[EpochCommitted | CatchUpCommitted] = []
+    newest: EpochCommitted | CatchUpCommitted | None = None
+    for record in records:
+        if isinstance(record, DriverStarted):
+            newest = None
+        elif isinstance(record, EpochCommitted | CatchUpCommitted) and record.epoch > checkpoint:
+            if newest is not None:
+                certain.append(newest)
+            newest = record
+    return certain
 
 
 def _partition(name: str) -> Partition:

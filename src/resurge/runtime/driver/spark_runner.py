@@ -42,6 +42,7 @@ class SparkRunner:
         self._code: dict[str, tuple[Any, int]] = {}
         self._jobs = 0
         self._hosts: dict[str, str] = {}
+        self._known: dict[NodeId, int] = {}
         self._driver_host = str(self.context.getConf().get("spark.driver.host", "127.0.0.1"))
         self._warming = Warming(self._warm)
 
@@ -57,16 +58,25 @@ class SparkRunner:
         self._warming.look_after(found)
         return {node: found[node] for node in self._warming.warm if node in found}
 
+    def _alive(self) -> frozenset[NodeId]:
+        """The executors that there are now; two calls into the JVM, because this is asked all the time."""
+        listed = str(self._scala.getExecutorIds().mkString(","))
+        return frozenset(NodeId(name) for name in listed.split(",") if name)
+
     def _executors(self) -> dict[NodeId, Member]:
+        alive = self._alive()
+        if not alive <= self._known.keys():
+            self._learn()
+        return {node: Member(self._known[node], self.cpu_share(node)) for node in alive if node in self._known}
+
+    def _learn(self) -> None:
+        """Ask for hosts and cores of executors that are new."""
         listed = self._scala.statusStore().executorList(True)
-        found: dict[NodeId, Member] = {}
         for index in range(listed.size()):
             executor = listed.apply(index)
-            name = str(executor.id())
-            if name != "driver":
-                self._hosts[name] = str(executor.hostPort()).rsplit(":", 1)[0]
-                found[NodeId(name)] = Member(int(executor.totalCores()), self.cpu_share(name))
-        return found
+            name = NodeId(str(executor.id()))
+            self._hosts[name] = str(executor.hostPort()).rsplit(":", 1)[0]
+            self._known[name] = int(executor.totalCores())
 
     def install(self, job: str, code: JobCode) -> None:
         """Broadcast the job's code; functions of the user's own travel by value."""
@@ -118,7 +128,7 @@ class SparkRunner:
         lost: frozenset[NodeId] = frozenset()
         while thread.is_alive():
             thread.join(WATCH_S)
-            lost = nodes - frozenset(self._executors())
+            lost = nodes - self._alive()
             if lost:
                 self.context.cancelJobGroup(group)
                 thread.join(CANCEL_S)
@@ -135,7 +145,7 @@ class SparkRunner:
         """A job may fail for a lost node just before the loss is seen."""
         deadline = time.monotonic() + CANCEL_S
         while time.monotonic() < deadline:
-            lost = nodes - frozenset(self._executors())
+            lost = nodes - self._alive()
             if lost:
                 return lost
             time.sleep(WATCH_S)

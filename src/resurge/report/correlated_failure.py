@@ -1,0 +1,149 @@
+"""The correlated-failure study as plots, a table and a summary; every number is computed from telemetry."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from resurge.telemetry import metrics, recovery_metrics
+from resurge.telemetry.events import EpochFinished, Event
+
+COLOURS = {
+    "incremental": "#0b7a75",
+    "blocking": "#b3541e",
+    "eager": "#7b2d8b",
+    "source-replay": "#555b6e",
+    "best-case": "#89b0ae",
+}
+Runs = Mapping[str, Sequence[Event]]
+
+
+def write_study(runs: Runs, out: Path, heading: str) -> dict[str, Any]:
+    """Write latency.png, available.png, summary.json, summary.csv and summary.md; returns the summary."""
+    out.mkdir(parents=True, exist_ok=True)
+    summary = {strategy: summarise(events) for strategy, events in runs.items()}
+    _draw(runs, out / "latency.png", _average_relative_latency, "average relative latency", log=True)
+    _draw(runs, out / "available.png", recovery_metrics.available_queries, "available queries", log=False)
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    (out / "summary.csv").write_text(_csv(summary))
+    (out / "summary.md").write_text(_markdown(summary, heading))
+    return summary
+
+
+def summarise(events: Sequence[Event]) -> dict[str, Any]:
+    """The figures of one strategy."""
+    found = asdict(recovery_metrics.figures(events))
+    found["healthy_latency_ratio"] = recovery_metrics.healthy_ratio(events)
+    found["falls_behind"] = falls_behind(events)
+    return {key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()}
+
+
+def falls_behind(events: Sequence[Event]) -> bool:
+    """Whether latency after the failure still grew at the end: the last third's median above the second third's by half."""
+    began = recovery_metrics.failure_s(events)
+    after = [event for event in events if isinstance(event, EpochFinished) and began is not None and event.at_s > began]
+    if len(after) < 6:
+        return False
+    third = len(after) // 3
+    middle, last = (metrics.spread(e.at_s - e.arrival_s for e in part) for part in (after[third : 2 * third], after[-third:]))
+    return middle is not None and last is not None and last.p50 > 1.5 * middle.p50
+
+
+def _average_relative_latency(events: Sequence[Event]) -> list[tuple[float, float]]:
+    """The mean over queries of their newest relative latency, each time one of them shows something."""
+    began = recovery_metrics.failure_s(events) or 0.0
+    series = recovery_metrics.relative_latencies(events)
+    points = sorted((point.at_s, query, point.value) for query, line in series.items() for point in line)
+    newest: dict[str, float] = {}
+    found = []
+    for at_s, query, value in points:
+        newest[query] = value
+        if at_s > began - 20:
+            found.append((at_s - began, sum(newest.values()) / len(newest)))
+    return found
+
+
+def _draw(runs: Runs, path: Path, series: Any, label: str, *, log: bool) -> None:
+    with mpl.rc_context(
+        {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}
+    ):
+        figure = Figure(figsize=(8, 4), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes: Axes = figure.subplots()
+        for strategy, events in runs.items():
+            points = series(events)
+            if points:
+                axes.plot(*zip(*points, strict=True), label=strategy, color=COLOURS.get(strategy), linewidth=1.8)
+        axes.axvline(0, color="#c1121f", linewidth=1, linestyle="--")
+        axes.set_xlabel("seconds after the failure")
+        axes.set_ylabel(label)
+        if log:
+            axes.set_yscale("log")
+        axes.legend(frameon=False)
+        figure.savefig(path, dpi=130)
+
+
+def _csv(summary: Mapping[str, Mapping[str, Any]]) -> str:
+    columns = list(next(iter(summary.values()), {}))
+    lines = [",".join(["strategy", *columns])]
+    lines += [
+        ",".join([strategy, *("" if row[c] is None else str(row[c]) for c in columns)]) for strategy, row in summary.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(summary: Mapping[str, Mapping[str, Any]], heading: str) -> str:
+    lines = [
+        f"# {heading}",
+        "",
+        "| strategy | first query back | all back | outage area | healthy queries' latency | falls behind |",
+    ]
+    lines.append("|---|---|---|---|---|---|")
+    for strategy, row in summary.items():
+        ratio = row["healthy_latency_ratio"]
+        cells = [
+            _seconds(row["first_back_s"]),
+            _seconds(row["all_back_s"]),
+            f"{row['outage_area']:.0f}",
+            "none was left" if ratio is None else f"{ratio:.2f} times normal",
+            "yes" if row["falls_behind"] else "no",
+        ]
+        lines.append(f"| {strategy} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        *findings(summary),
+        "",
+        "![average relative latency](latency.png)",
+        "",
+        "![available queries](available.png)",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def findings(summary: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the comparison shows, in words."""
+    ours = summary.get("incremental")
+    if ours is None:
+        return []
+    found = []
+    for other in ("blocking", "eager", "source-replay"):
+        if other not in summary or not summary[other]["outage_area"]:
+            continue
+        theirs = summary[other]
+        area = ours["outage_area"] / theirs["outage_area"]
+        text = f"- against `{other}`: outage area {area:.0%} of its"
+        if ours["first_back_s"] and theirs["first_back_s"]:
+            text += f", first query back after {ours['first_back_s'] / theirs['first_back_s']:.0%} of its time"
+        found.append(text + ".")
+    return found
+
+
+def _seconds(value: float | None) -> str:
+    return "not within the run" if value is None else f"{value:.1f} s"

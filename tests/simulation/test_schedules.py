@@ -1,0 +1,78 @@
+"""Thousands of failure schedules against the real protocols, strategies and planners, in virtual time."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from resurge.scheduling import STRATEGIES
+from resurge.simulator.run import Outcome, simulate
+from resurge.simulator.scenarios import SCENARIOS
+from resurge.telemetry.events import NodeLost, QueriesChanged
+
+FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
+
+
+def kept_seeds() -> list[tuple[int, str]]:
+    """Seeds that failed once, each with its strategy."""
+    lines = [line.split() for line in FAILED_SEEDS.read_text().splitlines() if line and not line.startswith("#")]
+    return [(int(line[0]), line[1]) for line in lines]
+
+
+def described(outcome: Outcome) -> str:
+    """What broke, and the command that repeats it."""
+    return (
+        f"seed {outcome.seed} with {outcome.strategy}: {outcome.broken}\n"
+        f"repeat it with: .venv/bin/python -m pytest tests/simulation/test_schedules.py -k kept "
+        f"after adding '{outcome.seed} {outcome.strategy}' to {FAILED_SEEDS.name}"
+    )
+
+
+def test_no_schedule_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
+    """Safety after every step, liveness at the end, whatever dies and whenever."""
+    broken = []
+    losses: Counter[str] = Counter()
+    for seed in range(request.config.getoption("--schedules")):
+        outcome = simulate("random", seed, STRATEGIES[seed % len(STRATEGIES)])
+        losses[outcome.strategy] += any(isinstance(event, NodeLost) for event in outcome.events)
+        if outcome.broken:
+            broken.append(described(outcome))
+    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
+    assert set(losses) == set(STRATEGIES)
+
+
+@pytest.mark.parametrize(("seed", "strategy"), kept_seeds())
+def test_kept_seeds_do_not_fail_again(seed: int, strategy: str) -> None:
+    """What was once wrong stays right."""
+    outcome = simulate("random", seed, strategy)
+    assert outcome.broken is None, described(outcome)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "random"])
+def test_named_scenarios_recover(name: str, strategy: str) -> None:
+    """The fifteen queries come back from each named disaster, under every strategy."""
+    outcome = simulate(name, 1, strategy)
+    assert outcome.broken is None, described(outcome)
+    assert outcome.facts.is_whole
+
+
+@pytest.mark.parametrize("algorithm", ["best-density", "operator-centric"])
+def test_other_planners_keep_the_promises(algorithm: str) -> None:
+    """What the planner chooses never matters for safety."""
+    for seed in range(20):
+        outcome = simulate("random", seed, algorithm=algorithm)
+        assert outcome.broken is None, f"{algorithm}: {described(outcome)}"
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    """No clock and no global chance: events repeat exactly."""
+    assert simulate("random", 7).events == simulate("random", 7).events
+
+
+def test_the_most_valuable_query_comes_back_first() -> None:
+    """Incremental recovery brings back the query of the highest priority before the last node has come."""
+    outcome = simulate("eight-of-ten", 1)
+    back = [event.back for event in outcome.events if isinstance(event, QueriesChanged) and event.back]
+    assert len(back) > 2
+    assert any(query.startswith("O5/") for query in back[1])

@@ -1,5 +1,6 @@
 """The epoch engine over random topologies, inputs and epoch cuts: the output follows from the input alone."""
 
+import random
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from tests.support.random_topologies import (
 from tests.support.scripted import ScriptedSource, scripted
 
 DISORDER_S = 6
+WHOS = ("a", "a", "b", "c", None)
 
 Cuts = list[list[list[Row]]]
 """The epochs of one source, each a list of splits, each a list of rows."""
@@ -46,34 +48,30 @@ class Layout:
 
 
 layouts = st.builds(Layout, st.integers(1, 7), st.integers(1, 4), st.booleans(), st.integers(0, 3))
-whos = st.sampled_from(["a", "b", "c", "d", None])
+seeds = st.integers(0, 2**32 - 1)
+"""Rows and cuts follow from a seed: drawn one by one they would nearly always be few, early and in one epoch."""
 
 
-@st.composite
-def inputs(draw: st.DrawFn) -> list[list[Row]]:
+def rows_of(rng: random.Random, disorder_s: int = DISORDER_S) -> list[list[Row]]:
     """Rows of two sources in order of arrival, none more than the disorder behind the newest before it."""
     made = []
     for _ in range(2):
-        least = draw(st.sampled_from([8, 4, 0]))
-        one = st.tuples(st.integers(0, 5), st.integers(0, DISORDER_S), whos, st.integers(0, 9))
-        steps = draw(st.lists(one, min_size=least, max_size=14))
         second, rows = START_S, []
-        for step, behind, who, amount in steps:
-            second += step
-            rows.append((second - behind, who, amount))
+        for _ in range(rng.choice((0, 8, 12, 16, 16, 20))):
+            second += rng.choice((0, 0, 1, 2, 5))
+            rows.append((second - rng.choice((0, 0, rng.randint(0, disorder_s))), rng.choice(WHOS), rng.randrange(10)))
         made.append(rows)
     return made
 
 
-@st.composite
-def cut(draw: st.DrawFn, rows: list[Row]) -> Cuts:
-    """The same rows in the same order, cut into epochs and these into splits."""
+def cut(rng: random.Random, rows: list[Row]) -> Cuts:
+    """The same rows in the same order, cut into epochs and these into splits; some are empty."""
 
     def pieces(items: list[Row], most: int) -> list[list[Row]]:
-        places = sorted(draw(st.lists(st.integers(0, len(items)), max_size=most - 1)))
+        places = sorted(rng.randint(0, len(items)) for _ in range(rng.randrange(most)))
         return [items[low:high] for low, high in zip([0, *places], [*places, len(items)], strict=True)]
 
-    return [pieces(epoch, 3) for epoch in pieces(rows, 5)]
+    return [pieces(epoch, 3) for epoch in pieces(rows, 6)]
 
 
 def source_of(cuts: Cuts) -> ScriptedSource:
@@ -117,78 +115,73 @@ quick = settings(max_examples=8, deadline=None, print_blob=True, suppress_health
 
 
 @thorough
-@given(st.data(), st.lists(endings(3).filter(is_cut_independent), min_size=1, max_size=3), inputs(), layouts)
+@given(seeds, st.lists(endings(3).filter(is_cut_independent), min_size=1, max_size=3), layouts)
 def test_the_result_is_that_of_a_plain_computation_whatever_cuts_key_groups_and_slots(
-    data: st.DataObject, specs: list[Spec], rows: list[list[Row]], layout: Layout
+    seed: int, specs: list[Spec], layout: Layout
 ) -> None:
     """With a watermark that covers the disorder, the last word of every query is what plain Python computes at once."""
-    cuts = [data.draw(cut(source)) for source in rows]
-    shown = run(specs, cuts, layout)
+    rng = random.Random(seed)
+    rows = rows_of(rng)
+    shown = run(specs, [cut(rng, source) for source in rows], layout)
     for number, spec in enumerate(specs):
         note(f"{spec}:\n{shown[f'query-{number}']}")
         assert last_word(spec, shown[f"query-{number}"]) == expected(spec, rows), spec
 
 
 @quick
-@given(st.data(), st.lists(endings(3), min_size=1, max_size=3), inputs(), layouts, layouts, st.integers(0, 3))
+@given(seeds, st.lists(endings(3), min_size=1, max_size=3), layouts, layouts, st.integers(0, 3))
 def test_the_same_cuts_give_the_same_rows_in_the_same_epochs_whatever_key_groups_slots_and_chaining(
-    data: st.DataObject, specs: list[Spec], rows: list[list[Row]], one: Layout, other: Layout, watermark_s: int
+    seed: int, specs: list[Spec], one: Layout, other: Layout, watermark_s: int
 ) -> None:
     """Also where rows are late, because the watermark is tighter than the disorder, and where updates are counted."""
-    cuts = [data.draw(cut(source)) for source in rows]
+    rng = random.Random(seed)
+    cuts = [cut(rng, source) for source in rows_of(rng)]
     assert_same_output(in_order(run(specs, cuts, one, watermark_s)), in_order(run(specs, cuts, other, watermark_s)), str(specs))
 
 
 @quick
 @given(
-    st.data(),
+    seeds,
     st.lists(endings(3), min_size=1, max_size=2),
-    inputs(),
     layouts,
-    st.lists(st.tuples(st.integers(0, 3), st.booleans())),
+    st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=3),
 )
 def test_a_job_that_is_stopped_after_any_epochs_and_resumed_shows_the_same_rows(
-    data: st.DataObject, specs: list[Spec], rows: list[list[Row]], layout: Layout, stops: list[tuple[int, bool]]
+    seed: int, specs: list[Spec], layout: Layout, stops: list[tuple[int, bool]]
 ) -> None:
     """Stopped in order (with a last checkpoint) or abruptly (without), again and again, on any number of slots."""
-    cuts = [data.draw(cut(source)) for source in rows]
+    rng = random.Random(seed)
+    cuts = [cut(rng, source) for source in rows_of(rng)]
     wanted = in_order(run(specs, cuts, layout))
     with workbench() as bench:
         made = topology(bench, specs, cuts, layout.key_groups)
         options = {"chained": layout.chained, "checkpoint_interval": layout.checkpoint_interval}
-        for number, (epochs, in_order_) in enumerate(stops):
+        for number, (epochs, is_orderly) in enumerate(stops):
             engine = bench.engine(made, slots=1 + (layout.slots + number) % 4, **options)
             engine.start()
             engine.run(epochs, until_idle=True)
-            engine.close("" if in_order_ else "stopped abruptly")
+            engine.close("" if is_orderly else "stopped abruptly")
         finish(bench.engine(made, slots=layout.slots, **options))
         shown = {query: bench.sink.table(query, epoch=True) for query in wanted}
     assert_same_output(in_order(shown), wanted, str(specs))
 
 
 @thorough
-@given(
-    st.data(), inputs(), layouts, st.integers(0, 4), st.integers(0, 4), st.sampled_from([(4, 4), (6, 2), (5, 3)]), st.booleans()
-)
+@given(seeds, layouts, st.integers(0, 4), st.integers(0, 4), st.sampled_from([(4, 4), (6, 2), (5, 3)]), st.booleans())
 def test_every_row_is_in_a_window_or_in_the_side_output_of_late_rows(
-    data: st.DataObject,
-    rows: list[list[Row]],
-    layout: Layout,
-    watermark_s: int,
-    lateness_s: int,
-    span: tuple[int, int],
-    mapped: bool,
+    seed: int, layout: Layout, watermark_s: int, lateness_s: int, span: tuple[int, int], united: bool
 ) -> None:
-    """With real lateness: rows in panes of their own plus late rows are all rows, and none is in both."""
-    numbered = [[(at, who, number) for number, (at, who, _) in enumerate(source)] for source in rows]
-    cuts = [data.draw(cut(source)) for source in numbered]
+    """With real lateness: rows in windows of their own plus late rows are all rows, and none is in both."""
+    rng = random.Random(seed)
+    numbered = [[(at, who, n) for n, (at, who, _) in enumerate(source)] for source in rows_of(rng, disorder_s=20)]
+    cuts = [cut(rng, source) for source in numbered]
     with workbench() as bench:
         job = TopologyBuilder("late", key_groups=layout.key_groups)
         sources = [
             job.source(f"source-{i}", source_of(made), event_time="at", watermark=watermark_s) for i, made in enumerate(cuts)
         ]
         first, second = [source.map(f"m{i}", "at", "who", "amount", pl.lit(i).alias("of")) for i, source in enumerate(sources)]
-        given_rows = job.union("both", first, second) if mapped else first
+        given_rows = job.union("both", first, second) if united else first
         # The row's own number is part of the key: a window then tells of a single row whether it was taken.
         window = given_rows.window("windows", *span, key=("who", "amount", "of"), lateness=lateness_s, emit="final", n=count())
         window.query("windows", sink=bench.sink)
@@ -197,7 +190,7 @@ def test_every_row_is_in_a_window_or_in_the_side_output_of_late_rows(
         taken = set(bench.sink.table("windows").select("of", "amount").rows())
         late = bench.sink.table("late").select("of", "amount").rows()
         counted = sum(event.late_rows.get("windows", 0) for event in bench.events if hasattr(event, "late_rows"))
-    everything = {(of, number) for of in range(2 if mapped else 1) for number in range(len(numbered[of]))}
+    everything = {(of, number) for of in range(2 if united else 1) for number in range(len(numbered[of]))}
     assert taken.isdisjoint(late)
     assert taken | set(late) == everything and len(late) == len(set(late))
     assert counted == len(late)

@@ -8,7 +8,8 @@ import pytest
 from resurge.scheduling import STRATEGIES
 from resurge.simulator.run import Outcome, simulate
 from resurge.simulator.scenarios import SCENARIOS
-from resurge.telemetry.events import NodeLost, QueriesChanged
+from resurge.simulator.workload import HASHTAG_PRIORITIES
+from resurge.telemetry.events import NodeJoined, NodeLost, RecoveryPlanned
 
 FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
 
@@ -70,9 +71,11 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert simulate("random", 7).events == simulate("random", 7).events
 
 
-def test_the_most_valuable_query_comes_back_first() -> None:
-    """Incremental recovery brings back the query of the highest priority before the last node has come."""
+def test_the_most_valuable_queries_are_chosen_first() -> None:
+    """After most nodes died, the first plan for a new node brings back queries of high priority, not just any."""
     outcome = simulate("eight-of-ten", 1)
-    back = [event.back for event in outcome.events if isinstance(event, QueriesChanged) and event.back]
-    assert len(back) > 2
-    assert any(query.startswith("O5/") for query in back[1])
+    joined_s = next(event.at_s for event in outcome.events if isinstance(event, NodeJoined))
+    plans = [event.queries for event in outcome.events if isinstance(event, RecoveryPlanned) and event.at_s >= joined_s]
+    priorities = [HASHTAG_PRIORITIES[query.rsplit("/", 1)[0]] for query in plans[0]]
+    assert sum(priorities) / len(priorities) > sum(HASHTAG_PRIORITIES.values()) / len(HASHTAG_PRIORITIES)
+    assert len(plans) > 2

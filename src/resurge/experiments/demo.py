@@ -73,7 +73,7 @@ def demonstrate(epochs: int, log: Path, tell: Callable[[Event], None], say: Call
         run = job(epochs)
         with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
             telemetry.listeners += [tell, striker.listen]
-            options = RunOptions(folder, interval_s=INTERVAL_S, checkpoint_interval=6)
+            options = RunOptions(folder, interval_s=INTERVAL_S, checkpoint_interval=6, back_pressure=False)
             engine = Engine(run.topology, calibrated(runner), options, telemetry)
             say("starting the queries")
             try:
@@ -103,6 +103,6 @@ def local_demonstration(epochs: int, runner: Runner, log: Path, tell: Callable[[
     run = job(epochs)
     with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
         telemetry.listeners.append(tell)
-        run_demo(Engine(run.topology, runner, RunOptions(folder, interval_s=1.0), telemetry), epochs)
+        run_demo(Engine(run.topology, runner, RunOptions(folder, interval_s=1.0, back_pressure=False), telemetry), epochs)
     tables = {name: sink.table() for name, sink in run.sinks.items() if isinstance(sink, MemorySink)}
     return Demonstration(differences(all_posts(epochs), tables), 0, 0)

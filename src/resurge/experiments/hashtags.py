@@ -72,15 +72,16 @@ def expected(posts: pl.DataFrame) -> dict[str, pl.DataFrame]:
 def _counted(posts: pl.DataFrame, size_s: int, slide_s: int, name: str) -> pl.DataFrame:
     connection = duckdb.connect()
     connection.register("posts", posts.select(pl.col("time").dt.epoch("us").alias("moment"), "tags").to_arrow())
-    rows = connection.execute(
+    counted = connection.sql(
         """
         with tags as (select moment, unnest(tags) as tag from posts),
              hits as (select tag, (moment // $slide - back) * $slide as start, moment
                       from tags, (select unnest(range(0, $most)) as back))
         select $name as stream, tag, start, count(*) as n from hits where moment < start + $size group by tag, start
         """,
-        {"slide": slide_s * 1_000_000, "size": size_s * 1_000_000, "most": -(-size_s // slide_s), "name": name},
-    ).to_arrow_table()
+        params={"slide": slide_s * 1_000_000, "size": size_s * 1_000_000, "most": -(-size_s // slide_s), "name": name},
+    )
+    rows = counted.to_arrow_table()
     connection.close()
     counts = pl.DataFrame(pl.from_arrow(rows))
     start = pl.col("start").cast(pl.Int64).cast(pl.Datetime("us")).alias("window_start")

@@ -118,13 +118,14 @@ class _Run:
         self.world.forget_driver()
 
     def _is_over(self, driver: Driver) -> bool:
-        """Long enough after the last fault; with healing, as soon as all is whole, or when patience ends."""
+        """A while after the last fault, as soon as all is whole and input does not pile up; or when patience ends."""
         if self.over_from_s is None:
             return False
         waited_s = self.env.now - self.over_from_s
         if waited_s > self.scenario.settle_s:
             return True
-        return self.scenario.heals and waited_s > 2 * self.scenario.timing.interval_s and driver.facts.is_whole
+        calm_s = self.scenario.timing.interval_s * (2 if self.scenario.heals else 20)
+        return waited_s > calm_s and driver.facts.is_whole
 
     # Faults
 

@@ -18,7 +18,7 @@ class Scenario:
     """Everything about a simulated run but its seed and its strategy.
 
     `labels` name the first nodes for traces. After the last fault, machines are added until nodes suffice (`heals`), and
-    the run must then become whole within `settle_s`; without healing it just ends after `settle_s`.
+    the run must then become whole within `settle_s`; without healing it may end as it is.
     """
 
     name: str

@@ -171,7 +171,8 @@ class Engine:
         """Run the next epoch if there is input; False if there was none."""
         self.observe()
         if self.pending is None:
-            limit = row_limit(self.pace, self.options.interval_s, self.options.max_rows_per_epoch)
+            pressed_s = self.options.interval_s if self.options.back_pressure else 0.0
+            limit = row_limit(self.pace, pressed_s, self.options.max_rows_per_epoch)
             offsets = self.sources.next_offsets(self.reached, limit)
             if not drain and all(start == end for start, end in offsets.values()):
                 return False

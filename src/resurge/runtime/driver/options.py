@@ -17,6 +17,7 @@ class RunOptions:
     checkpoint_interval: int = 10
     checkpoints_kept: int = 2
     max_rows_per_epoch: int | None = None
+    back_pressure: bool = True
     chained: bool = True
     strategy: str = "incremental"
     correlated_from: int = 2

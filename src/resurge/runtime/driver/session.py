@@ -47,6 +47,7 @@ def _settings(master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "resurge.runtime.worker.daemon",
         # Loopback sockets cost a delayed acknowledgement in each direction of each task.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",

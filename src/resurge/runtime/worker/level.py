@@ -70,6 +70,7 @@ class LevelTask:
         if not any(msgspec.msgpack.decode(report, type=SlotReport).failure for report in self.inbox.reports):
             self._attempt()
         self.report.cpu_s = time.process_time() - started
+        _attribute(self.report)
         self._slow_down(began)
         self.report.maxima_us = self.maxima_us
         reports = [*self.inbox.reports, _encode(self.report)]
@@ -324,6 +325,14 @@ class LevelTask:
                         wanted[slot].add(group)
             targets.append([frozenset(groups) for groups in wanted])
         return targets
+
+
+def _attribute(report: SlotReport) -> None:
+    """A partition's cost is its share of all that its task did, by the time spent in its operator."""
+    measured = sum(partition.cpu_s for partition in report.partitions)
+    for partition in report.partitions:
+        share = partition.cpu_s / measured if measured > 0 else 1 / len(report.partitions)
+        partition.cpu_s = share * report.cpu_s
 
 
 def _watermark(node: Node, maxima_us: Mapping[str, int]) -> int | None:

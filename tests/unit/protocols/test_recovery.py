@@ -1,0 +1,130 @@
+"""The recovery protocol: its table, what stalls, and when partitions join."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from resurge.errors import ProtocolError
+from resurge.model.names import KeyGroup, NodeId, Partition
+from resurge.protocols import recovery
+from resurge.protocols.recovery import TRANSITIONS, Event, Facts, Graph, Phase, QueryNeed, Standing
+
+A, B, C = (Partition(name, KeyGroup(0)) for name in "abc")
+LONE = Partition("lone", KeyGroup(0))
+N1, N2, N3, N4 = (NodeId(name) for name in ("n1", "n2", "n3", "n4"))
+
+
+def whole(epoch: int = 5) -> Facts:
+    """a feeds b feeds c, each on a node; lone has a node for itself."""
+    upstream = {A: frozenset[Partition](), B: frozenset((A,)), C: frozenset((B,)), LONE: frozenset[Partition]()}
+    queries = {"c/0": QueryNeed(3, frozenset((A, B, C))), "lone/0": QueryNeed(1, frozenset((LONE,)))}
+    facts = recovery.begin(Graph(upstream, queries), dict.fromkeys((N1, N2, N3, N4), 1.0), {A: N1, B: N2, C: N3, LONE: N4}, epoch)
+    return replace(facts, costs=dict.fromkeys(upstream, 0.5))
+
+
+def phases(facts: Facts) -> dict[str, Phase]:
+    return {partition.operator: known.phase for partition, known in facts.standing.items()}
+
+
+@pytest.mark.parametrize(("phase", "event"), list(itertools.product(Phase, Event)))
+def test_every_event_follows_the_table_or_is_refused_with_what_would_be_accepted(phase: Phase, event: Event) -> None:
+    """A refused event names the phase and all events it accepts, and changes nothing."""
+    standing = Standing(phase, N1, 4, 3)
+    if (phase, event) in TRANSITIONS:
+        assert standing.after(event, A) == Standing(TRANSITIONS[phase, event], N1, 4, 3)
+        return
+    with pytest.raises(ProtocolError) as refusal:
+        standing.after(event, A)
+    accepted = sorted(known.name for given, known in TRANSITIONS if given is phase)
+    assert str(refusal.value) == f"partition a/0 is {phase.name} and cannot handle {event.name}; it accepts {', '.join(accepted)}"
+    assert standing == Standing(phase, N1, 4, 3)
+
+
+def test_every_phase_but_down_can_lose_its_node() -> None:
+    """A node may die at any time."""
+    assert {phase for phase, event in TRANSITIONS if event is Event.NODE_LOST} == set(Phase) - {Phase.DOWN}
+
+
+def test_a_lost_node_takes_its_partitions_down_and_stalls_what_they_fed() -> None:
+    """Down at the checkpoint; stalled with state and cursor; the rest goes on."""
+    before = recovery.epoch_done(whole(), 6)
+    facts = recovery.nodes_lost(before, [N2], correlated_from=2)
+    assert phases(facts) == {"a": Phase.LIVE, "b": Phase.DOWN, "c": Phase.STALLED, "lone": Phase.LIVE}
+    assert facts.standing[B] == Standing(Phase.DOWN, None, 5, 6)
+    assert facts.standing[C] == Standing(Phase.STALLED, N3, 6, 6)
+    assert facts.live_queries() == {"lone/0"}
+    assert before.is_whole
+
+
+def test_an_unknown_node_changes_nothing() -> None:
+    """A node that was never used, or that was already lost."""
+    facts = recovery.nodes_lost(whole(), [N2], correlated_from=2)
+    assert recovery.nodes_lost(facts, [N2, NodeId("other")], correlated_from=2) is facts
+
+
+def test_buffering_begins_with_the_second_node_since_the_checkpoint() -> None:
+    """One failure is not correlated; a checkpoint forgets earlier ones."""
+    one = recovery.nodes_lost(whole(), [N4], correlated_from=2)
+    two = recovery.nodes_lost(one, [N3], correlated_from=2)
+    assert (one.is_buffering, two.is_buffering) == (False, True)
+
+
+def test_only_what_is_placed_begins_to_catch_up() -> None:
+    """A stalled partition comes along once nothing above it is down; not before."""
+    facts = recovery.nodes_lost(whole(), [N1, N2], correlated_from=2)
+    half = recovery.scheduled(facts, {A: N3}, ["c/0"])
+    assert phases(half) == {"a": Phase.CATCHING_UP, "b": Phase.DOWN, "c": Phase.STALLED, "lone": Phase.LIVE}
+    both = recovery.scheduled(facts, {A: N3, B: N4}, ["c/0"])
+    assert phases(both) == {"a": Phase.CATCHING_UP, "b": Phase.CATCHING_UP, "c": Phase.CATCHING_UP, "lone": Phase.LIVE}
+    assert [both.standing[partition].node for partition in (A, B, C)] == [N3, N4, N3]
+
+
+def test_a_partition_joins_only_at_the_head_and_below_live_ones() -> None:
+    """Catching up ends at an epoch boundary, upstream first."""
+    lost = recovery.nodes_lost(recovery.epoch_done(whole(), 6), [N1], correlated_from=2)
+    facts = recovery.scheduled(lost, {A: N4}, ["c/0"])
+    later = recovery.epoch_done(facts, 7)
+    assert later.standing[LONE].cursor == 7
+    behind = recovery.advanced(later, {A: 6, B: 6, C: 6})
+    assert set(phases(behind).values()) == {Phase.CATCHING_UP, Phase.LIVE}
+    below = recovery.advanced(behind, {B: 7})
+    assert below.standing[B].phase is Phase.CATCHING_UP
+    assert recovery.advanced(below, {A: 7, C: 7}).is_whole
+
+
+def test_a_second_failure_stalls_what_was_catching_up() -> None:
+    """What survives keeps what it has processed."""
+    lost = recovery.nodes_lost(recovery.epoch_done(whole(), 6), [N1], correlated_from=2)
+    later = recovery.epoch_done(recovery.scheduled(lost, {A: N4}, ["c/0"]), 7)
+    again = recovery.nodes_lost(recovery.advanced(later, {A: 6}), [N4], correlated_from=2)
+    assert phases(again) == {"a": Phase.DOWN, "b": Phase.STALLED, "c": Phase.STALLED, "lone": Phase.DOWN}
+    assert again.standing[B].cursor == 6
+
+
+def test_rolling_back_keeps_what_was_shown() -> None:
+    """Replayed epochs are not shown again."""
+    facts = recovery.rolled_back(recovery.epoch_done(whole(), 6))
+    assert set(facts.standing.values()) == {Standing(Phase.DOWN, None, 5, 6)}
+
+
+def test_an_epoch_out_of_order_is_refused() -> None:
+    """Epochs follow one another."""
+    with pytest.raises(ProtocolError, match="epoch 8 cannot follow epoch 5; expected epoch 6"):
+        recovery.epoch_done(whole(), 8)
+
+
+def test_a_checkpoint_needs_every_partition_live_and_ends_buffering() -> None:
+    """A global checkpoint is of all partitions at one epoch."""
+    lost = recovery.nodes_lost(whole(), [N1, N2], correlated_from=2)
+    with pytest.raises(ProtocolError, match="needs every partition live"):
+        recovery.checkpointed(lost, 5)
+    back = recovery.advanced(recovery.scheduled(lost, {A: N3, B: N3}, ["c/0"]), {})
+    saved = recovery.checkpointed(back, 5)
+    assert (saved.is_buffering, saved.nodes_lost, saved.checkpoint) == (False, 0, 5)
+
+
+def test_free_capacity_counts_what_is_placed_whatever_its_phase() -> None:
+    """A stalled partition keeps its room."""
+    facts = recovery.nodes_lost(whole(), [N1], correlated_from=2)
+    assert facts.free() == {N2: 0.5, N3: 0.5, N4: 0.5}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from resurge.builder import TopologyBuilder
@@ -168,6 +168,7 @@ def test_a_job_that_is_stopped_after_any_epochs_and_resumed_shows_the_same_rows(
 
 @thorough
 @given(seeds, layouts, st.integers(0, 4), st.integers(0, 4), st.sampled_from([(4, 4), (6, 2), (5, 3)]), st.booleans())
+@example(9056, Layout(7, 4, False, 1), 3, 0, (4, 4), True)
 def test_every_row_is_in_a_window_or_in_the_side_output_of_late_rows(
     seed: int, layout: Layout, watermark_s: int, lateness_s: int, span: tuple[int, int], united: bool
 ) -> None:

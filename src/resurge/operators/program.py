@@ -143,7 +143,10 @@ class _Compiler:
         elif isinstance(operator, Union):
             self.branches[operator.name] = [number for name in operator.inputs for number in self.branches[name]]
         elif isinstance(operator, StatelessOperator | BadRows):
-            self.branches[operator.name] = [self._stateless(operator, parent) for parent in self.branches[operator.inputs[0]]]
+            parents = self.branches[operator.inputs[0]]
+            # All branches have one watermark: which rows of a union are late does not depend on where they come from.
+            delays = self._delays(parents)
+            self.branches[operator.name] = [self._stateless(operator, parent, delays) for parent in parents]
         else:
             self.branches[operator.name] = [self._stateful(operator)]
 
@@ -164,10 +167,18 @@ class _Compiler:
         self.nodes.append(Node(len(self.nodes), operator, level, parent, key, delays))
         return len(self.nodes) - 1
 
-    def _stateless(self, operator: Operator, parent: int) -> int:
+    def _delays(self, numbers: Iterable[int]) -> Delays:
+        """How far the event time of several branches together may lie behind each source's newest."""
+        merged: dict[str, int] = {}
+        for number in numbers:
+            for source, delay in self.nodes[number].output_delays:
+                merged[source] = max(merged.get(source, 0), delay)
+        return tuple(merged.items())
+
+    def _stateless(self, operator: Operator, parent: int, delays: Delays) -> int:
         above = self.nodes[parent]
         keeps = isinstance(operator, Transform) and operator.kind == "filter"
-        return self._node(operator, above.level, parent, above.kept_key if keeps else None, above.output_delays)
+        return self._node(operator, above.level, parent, above.kept_key if keeps else None, delays)
 
     def _stateful(self, operator: Operator) -> int:
         keys = operator.keys() or ()
@@ -176,12 +187,9 @@ class _Compiler:
             for number in self.branches[name]:
                 level = max(level, self.nodes[number].level + (0 if self._is_local(number, key) else 1))
         feeds = []
-        delays: dict[str, int] = {}
         for name, key in zip(operator.inputs, keys, strict=True):
             exchanges, locals_ = [], []
             for number in self.branches[name]:
-                for source, delay in self.nodes[number].output_delays:
-                    delays[source] = max(delays.get(source, 0), delay)
                 if self._is_local(number, key) and self.nodes[number].level == level:
                     locals_.append(number)
                 else:
@@ -190,7 +198,8 @@ class _Compiler:
         self.feeds[operator.name] = tuple(feeds)
         output = self.topology.shapes[operator.name].schema
         kept = keys[0] if all(key == keys[0] for key in keys) and all(column in output for column in keys[0]) else None
-        return self._node(operator, level, None, kept, tuple(delays.items()))
+        delays = self._delays(number for name in operator.inputs for number in self.branches[name])
+        return self._node(operator, level, None, kept, delays)
 
     def _is_local(self, number: int, key: tuple[str, ...]) -> bool:
         return self.chained and self.nodes[number].level > 0 and self.nodes[number].kept_key == key

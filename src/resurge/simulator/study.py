@@ -38,7 +38,8 @@ class Study:
     gap_s: float = 0.0
     early_s: float = 1.0
     load: float = 0.8
-    headroom: float = 0.7
+    headroom: float = 0.3
+    job_overhead_s: float = 0.5
     after_s: float = 120.0
 
 
@@ -90,7 +91,7 @@ def study_scenario(study: Study, nodes: int, partitions: int, victims: Sequence[
         nodes,
         1.0,
         Schedule.of(faults),
-        timing=Timing(interval_s=study.interval_s, headroom=study.headroom),
+        timing=Timing(interval_s=study.interval_s, headroom=study.headroom, job_overhead_s=study.job_overhead_s),
         checkpoint_interval=study.checkpoint_interval,
         heals=False,
         settle_s=study.after_s,

@@ -31,6 +31,7 @@ class Checkpoints:
         self.journal.trim(keep.first_epoch)
         manifests = [manifest if r.epoch == manifest.epoch else checkpoint_store.read_manifest(self.store, r) for r in keep.kept]
         checkpoint_store.forget(self.store, keep.dropped, manifests, manifest.epoch)
+        checkpoint_store.forget_outcomes(self.store, keep.first_epoch)
         self.published = list(reversed(keep.kept))
 
 

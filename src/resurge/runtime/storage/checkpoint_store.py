@@ -71,6 +71,14 @@ def verify(store: DurableStore, manifest: CheckpointManifest) -> None:
                 raise CorruptFileError(f"{store.path(segment)} does not fit its checksum: the file is torn or was altered")
 
 
+def forget_outcomes(store: DurableStore, before_epoch: int) -> None:
+    """Delete logged outcomes of epochs that no restart will run again."""
+    for name in store.names(paths.OUTCOMES):
+        epoch = paths.number_of(name)
+        if epoch is not None and epoch < before_epoch:
+            store.remove(name)
+
+
 def forget(
     store: DurableStore, dropped: Iterable[CheckpointRecord], kept: Iterable[CheckpointManifest], before_epoch: int
 ) -> None:

@@ -5,6 +5,7 @@ JOURNAL = "journal"
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_DATA = "checkpoints/data"
 SOURCES = "sources"
+OUTCOMES = "outcomes"
 TELEMETRY = "telemetry.jsonl"
 
 
@@ -31,6 +32,11 @@ def source_entry(source: str, number: int) -> str:
 def source_folder(source: str) -> str:
     """The folder of a source's own."""
     return f"{SOURCES}/{source}"
+
+
+def outcome(operator: str, epoch: int, order: int) -> str:
+    """What an operator that is not deterministic made of one epoch, for one split or key group."""
+    return f"{OUTCOMES}/{epoch:012d}-{order:05d}-{operator}.outcome"
 
 
 def local_segment(epoch: int, attempt: str, slot: int) -> str:

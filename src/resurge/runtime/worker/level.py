@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,13 @@ import polars as pl
 from resurge.connectors.contracts import Sink
 from resurge.connectors.reading import read_split
 from resurge.errors import BadRowError, JobError, ResurgeError
-from resurge.operators.base import Batch, EpochContext, StatefulOperator, StatelessOperator
+from resurge.model.operator import Determinism, Operator
+from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
 from resurge.operators.program import Node, Program
 from resurge.operators.stateless import BadRows, SourceOperator
 from resurge.runtime.storage import paths
+from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.worker.messages import (
     BufferReport,
     EpochWork,
@@ -27,6 +29,7 @@ from resurge.runtime.worker.messages import (
     Split,
     WorkKey,
 )
+from resurge.runtime.worker.outcomes import decided
 from resurge.runtime.worker.packets import Inbox, PacketWriter, combined, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import PartitionStates, node_store
 
@@ -72,6 +75,7 @@ class LevelTask:
         self.report.cpu_s = time.process_time() - started
         _attribute(self.report)
         self._slow_down(began)
+        self.report.began_s, self.report.ended_s = began, time.monotonic()
         self.report.maxima_us = self.maxima_us
         reports = [*self.inbox.reports, _encode(self.report)]
         if self.is_last:
@@ -124,7 +128,7 @@ class LevelTask:
                 if node.operator.inputs[0] == split.source:
                     frames[node.number] = bad
             elif node.parent in frames:
-                frames[node.number] = self._applied(node, frames[node.parent], epoch)
+                frames[node.number] = self._applied(node, frames[node.parent], epoch, split.index)
         self._send(frames, epoch, split.index)
         self._stage(frames, epoch, split.index, set())
 
@@ -198,7 +202,7 @@ class LevelTask:
                     frames[node.number] = self._advance(node.operator, node, work, inputs, epoch, states, reports[work.key])
                     reports[work.key].cpu_s += time.process_time() - started
             elif node.parent in frames:
-                frames[node.number] = self._applied(node, frames[node.parent], epoch)
+                frames[node.number] = self._applied(node, frames[node.parent], epoch, group)
         self._send(frames, epoch, group)
         self._stage(frames, epoch, group, {name for name, item in takers.items() if not item.shadow and epoch.epoch > item.shown})
 
@@ -266,12 +270,16 @@ class LevelTask:
             batches[feed] = batch
         return batch
 
-    def _applied(self, node: Node, frame: pl.DataFrame, epoch: EpochWork) -> pl.DataFrame:
+    def _applied(self, node: Node, frame: pl.DataFrame, epoch: EpochWork, order: int) -> pl.DataFrame:
         operator = node.operator
         if not isinstance(operator, StatelessOperator):
             raise JobError(f"operator {operator.name!r} cannot be applied to a table")
         try:
-            made = operator.apply(frame, self._context(node, epoch))
+            made = self._decided(
+                operator, epoch, order, lambda: Outcome(operator.apply(frame, self._context(node, epoch)))
+            ).output
+        except ResurgeError:
+            raise
         except Exception as error:
             raise JobError(
                 f"operator {operator.name!r} failed in epoch {epoch.epoch}: {type(error).__name__}: {error}"
@@ -283,6 +291,12 @@ class LevelTask:
                 "let it return the same columns for every input"
             )
         return made
+
+    def _decided(self, operator: Operator, epoch: EpochWork, order: int, compute: Callable[[], Outcome]) -> Outcome:
+        """An outcome; one that could come out differently another time is logged before it is used."""
+        if operator.determinism is not Determinism.ARBITRARY or self.plan.durable_url is None:
+            return compute()
+        return decided(DurableStore(self.plan.durable_url), operator.name, epoch.epoch, order, compute)
 
     def _send(self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int) -> None:
         """Send each node's rows to the exchanges that start at it; the last writer is the buffer."""

@@ -130,7 +130,8 @@ class SlotReport(msgspec.Struct):
     bad_rows: int = 0
     cpu_s: float = 0.0
     maxima_us: dict[int, dict[str, int]] = msgspec.field(default_factory=dict)
-    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    began_s: float = 0.0
+    ended_s: float = 0.0
 
 
 class FrameEntry(msgspec.Struct, frozen=True):

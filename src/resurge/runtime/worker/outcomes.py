@@ -1,0 +1,67 @@
+"""Outcomes of operators that are not deterministic: logged durably before use, so that none is computed twice.
+
+The first attempt at an epoch to log an outcome decides it; every later attempt, replay or shadow reads it.
+"""
+
+import zlib
+from collections.abc import Callable
+
+import msgspec
+import polars as pl
+
+from resurge.errors import CorruptFileError
+from resurge.operators.base import Outcome
+from resurge.operators.state import TableDelta
+from resurge.runtime.storage import paths
+from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.storage.frames import from_bytes, to_bytes
+
+
+class _LoggedDelta(msgspec.Struct):
+    upserts: bytes | None
+    deletes: bytes | None
+    low: int | None
+
+
+class _LoggedOutcome(msgspec.Struct):
+    output: bytes
+    changes: dict[str, _LoggedDelta]
+    late_rows: int
+
+
+def decided(store: DurableStore, operator: str, epoch: int, order: int, compute: Callable[[], Outcome]) -> Outcome:
+    """The outcome of one partition (or split) in one epoch: the logged one, or this one, which is logged now."""
+    name = paths.outcome(operator, epoch, order)
+    if not store.exists(name):
+        outcome = compute()
+        if store.create(name, _encoded(outcome)):
+            return outcome
+    return _decoded(store.read(name), store.path(name))
+
+
+def _encoded(outcome: Outcome) -> bytes:
+    changes = {
+        name: _LoggedDelta(
+            None if delta.upserts is None else to_bytes(delta.upserts),
+            None if delta.deletes is None else to_bytes(delta.deletes),
+            delta.low,
+        )
+        for name, delta in outcome.changes.items()
+    }
+    body = msgspec.msgpack.encode(_LoggedOutcome(to_bytes(outcome.output), changes, outcome.late_rows))
+    return zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def _decoded(content: bytes, path: str) -> Outcome:
+    body = content[4:]
+    if zlib.crc32(body).to_bytes(4, "big") != content[:4]:
+        raise CorruptFileError(f"{path} does not fit its checksum: the file is torn or was altered; restore it from a copy")
+    logged = msgspec.msgpack.decode(body, type=_LoggedOutcome)
+    changes = {
+        name: TableDelta(_frame(delta.upserts), _frame(delta.deletes), delta.low) for name, delta in logged.changes.items()
+    }
+    return Outcome(from_bytes(logged.output), changes, logged.late_rows)
+
+
+def _frame(content: bytes | None) -> pl.DataFrame | None:
+    return None if content is None else from_bytes(content)

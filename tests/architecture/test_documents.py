@@ -1,0 +1,56 @@
+"""The documents: links lead somewhere, the README's example runs, modules have a docstring and fit a reader's patience."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import resurge
+from resurge.builder import TopologyBuilder
+from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.runner import InlineRunner
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MODULES = sorted((ROOT / "src" / "resurge").rglob("*.py"))
+MOST_LINES = 400
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def relative(path: Path) -> str:
+    """A path as a test's name shows it."""
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_every_relative_link_leads_to_a_file(document):
+    """A reader never meets a dead end."""
+    links = LINK.findall(CODE.sub("", document.read_text()))
+    targets = [link.partition("#")[0] for link in links if "://" not in link]
+    missing = [target for target in targets if target and not (document.parent / target).exists()]
+    assert not missing, f"{relative(document)} links to {', '.join(missing)}"
+
+
+def test_example_of_the_readme_prints_what_the_example_file_prints(monkeypatch, capsys, tmp_path):
+    """The first thing that anybody tries works, and is the same job as examples/trending_hashtags.py."""
+
+    def run_here(topology: TopologyBuilder, *, interval: float, until_idle: bool, drain: bool) -> None:
+        options = RunOptions(str(tmp_path / "job"), interval_s=interval, local_root=str(tmp_path))
+        run_until_done(Engine(topology.build(), InlineRunner(2), options), until_idle=until_idle, drain=drain)
+
+    monkeypatch.setattr(resurge, "run", run_here, raising=False)
+    (example,) = PYTHON.findall((ROOT / "README.md").read_text())
+    exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == (ROOT / "examples" / "trending_hashtags.out").read_text()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=relative)
+def test_module_says_what_it_is_and_is_not_too_long(module):
+    """One line at the top tells a reader whether to go on; an empty package file needs none."""
+    text = module.read_text()
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{relative(module)} has no docstring"
+    assert len(text.splitlines()) <= MOST_LINES, f"{relative(module)} has more than {MOST_LINES} lines: divide it"

@@ -52,7 +52,7 @@ class TopologyBuilder:
         """Rows enter here; rows may come `watermark` later than the newest event time and still be in time."""
         if not isinstance(source, Source):
             raise TopologyError(
-                f"source {name!r} is {source!r}; expected a connector such as files(...), rate(...) or python_source(...)"
+                f"source {name!r} is {source!r}; expected a connector such as files(...), rate(...) or PythonSource(...)"
             )
         policy = bad_rows or getattr(source, "bad_rows", "fail")
         if policy not in ("fail", "route"):
@@ -143,7 +143,7 @@ class Stream:
     def session(
         self, name: str, gap: Duration, *, key: Columns, lateness: Duration = 0, emit: str = "update", **aggregates: Aggregate
     ) -> "Stream":
-        """Aggregates per key and session: rows at most `gap` apart belong together."""
+        """Aggregates per key and session: rows less than `gap` apart belong together."""
         described = f"session window {name!r}"
         gap_us = positive_microseconds(gap, f"the gap of {described}")
         late_us = microseconds(lateness, f"the lateness of {described}")

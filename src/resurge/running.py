@@ -25,6 +25,7 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     drain: bool = False,
     checkpoint_interval: int = 10,
     max_rows_per_epoch: int | None = None,
+    strategy: str = "incremental",
     telemetry: str | Path | None = None,
 ) -> None:
     """Run a topology until a number of epochs, until there is no input left, or until interrupted.
@@ -49,6 +50,7 @@ def run(  # noqa: PLR0913 (all but the topology are options)
         interval_s=interval_seconds(interval),
         checkpoint_interval=checkpoint_interval,
         max_rows_per_epoch=max_rows_per_epoch,
+        strategy=strategy,
     )
     found = _running_session()
     spark = open_session(master, f"resurge {built.name}")

@@ -27,6 +27,7 @@ class Strategy:
     deadline_ms: float = 100.0
     correlated_from: int = 2
     nodes_wanted: int = 1
+    overfills_at_last: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in STRATEGIES:
@@ -56,7 +57,12 @@ def schedule(facts: Facts, strategy: Strategy) -> Facts:
         return facts if facts.of_phase(Phase.DOWN) else _everything(facts)
     if not strategy.heeds_capacity:
         return _everything(facts)
-    return _what_fits(facts, strategy)
+    planned = _what_fits(facts, strategy)
+    is_complete = len(facts.capacity) >= strategy.nodes_wanted and not planned.of_phase(Phase.CATCHING_UP)
+    if strategy.overfills_at_last and is_complete and planned.of_phase(Phase.DOWN, Phase.STALLED):
+        # Every node is there again and no other is expected: what was measured to be too much ran on these nodes before.
+        return _everything(planned)
+    return planned
 
 
 def _everything(facts: Facts) -> Facts:

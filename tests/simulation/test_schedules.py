@@ -22,10 +22,11 @@ def kept_seeds() -> list[tuple[int, str]]:
 
 def described(outcome: Outcome) -> str:
     """What broke, and the command that repeats it."""
+    call = f"simulate('random', {outcome.seed}, '{outcome.strategy}')"
     return (
         f"seed {outcome.seed} with {outcome.strategy}: {outcome.broken}\n"
-        f"repeat it with: .venv/bin/python -m pytest tests/simulation/test_schedules.py -k kept "
-        f"after adding '{outcome.seed} {outcome.strategy}' to {FAILED_SEEDS.name}"
+        f'repeat it with: .venv/bin/python -c "from resurge.simulator.run import simulate; print({call}.broken)"\n'
+        f"and keep it: add '{outcome.seed} {outcome.strategy}' to {FAILED_SEEDS.name}"
     )
 
 
@@ -54,7 +55,7 @@ def test_kept_seeds_do_not_fail_again(seed: int, strategy: str) -> None:
 def test_named_scenarios_recover(name: str, strategy: str) -> None:
     """The fifteen queries come back from each named disaster, under every strategy."""
     outcome = simulate(name, 1, strategy)
-    assert outcome.broken is None, described(outcome)
+    assert outcome.broken is None
     assert outcome.facts.is_whole
 
 

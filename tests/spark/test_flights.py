@@ -1,6 +1,5 @@
 """The flights of 2013 on Spark, in their file order and so with real late data, give the same answers as Polars."""
 
-
 import polars as pl
 import pytest
 

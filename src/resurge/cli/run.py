@@ -71,6 +71,9 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     epochs: Annotated[int | None, typer.Option(min=0, metavar="N", help="End after N epochs.")] = None,
     checkpoint_interval: Annotated[int, typer.Option(min=0, metavar="N", help="Checkpoint every N epochs; 0 is never.")] = 10,
     max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N input rows per epoch.")] = None,
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="After a loss of nodes: incremental, blocking, eager or source-replay.")
+    ] = "incremental",
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is no input left.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="At the end, close all windows as if no more input could come.")] = False,
     report: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a report (one HTML file) at the end.")] = None,
@@ -86,7 +89,11 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     topology = load_topology(target)
     url = checkpoint or tempfile.mkdtemp(prefix="resurge-job-")
     options = RunOptions(
-        url, interval_s=interval_seconds(interval), checkpoint_interval=checkpoint_interval, max_rows_per_epoch=max_rows
+        url,
+        interval_s=interval_seconds(interval),
+        checkpoint_interval=checkpoint_interval,
+        max_rows_per_epoch=max_rows,
+        strategy=strategy,
     )
     refuse_other_job(topology, url)
     console = Console()
@@ -101,20 +108,19 @@ def _run_on_spark(
     topology: "Topology", master: str, options: "RunOptions", telemetry: "TelemetryLog", limits: Limits, console: "Console"
 ) -> bool:
     from resurge.cli.live_view import open_view, starting
+    from resurge.runtime.driver.cluster_runner import runner_on
     from resurge.runtime.driver.engine import Engine
-    from resurge.runtime.driver.session import open_session
-    from resurge.runtime.driver.spark_runner import SparkRunner
 
     with starting(console, master), _spark_output_in(spark_log(telemetry)):
-        spark = open_session(master, f"resurge {topology.name}")
+        runner = runner_on(master, f"resurge {topology.name}")
     try:
-        return drive(Engine(topology, SparkRunner(spark), options, telemetry), limits, open_view(console))
+        return drive(Engine(topology, runner, options, telemetry), limits, open_view(console))
     except KeyboardInterrupt:
         console.print(f"stopped at once: the epoch in hand is run again when the job at {options.checkpoint_url} is resumed")
         # Spark would first wait for the epoch that nobody wants to wait for; it ends with this process.
         os._exit(INTERRUPTED)
     finally:
-        spark.stop()
+        runner.spark.stop()
 
 
 def drive(engine: "Engine", limits: Limits, view: "View") -> bool:

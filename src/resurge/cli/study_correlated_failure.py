@@ -10,7 +10,7 @@ from rich.table import Table
 from resurge.errors import ClusterError
 
 
-def correlated_failure(
+def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     nodes: Annotated[int, typer.Option(min=2, help="Nodes of the cluster.")] = 10,
     kill: Annotated[int, typer.Option(min=1, help="Nodes that die at once.")] = 8,
     out: Annotated[Path, typer.Option(help="Where CSV, plots and summary go.")] = Path("out/correlated-failure"),

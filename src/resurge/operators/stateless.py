@@ -38,7 +38,7 @@ class SourceOperator(Operator):
 
     def signature(self) -> str:
         """The connector's own signature."""
-        return f"Source({self.source.signature()}; {self.event_time})"
+        return f"Source({self.source.signature()}; {self.event_time}; {self.watermark_us})"
 
 
 @dataclass(frozen=True)

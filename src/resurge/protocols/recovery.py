@@ -29,6 +29,7 @@ class Event(Enum):
     UPSTREAM_LOST = "something upstream is not live"
     SCHEDULED = "the planner chose it"
     CAUGHT_UP = "its cursor met the head"
+    ROLLED_BACK = "everything goes back to the last checkpoint"
 
 
 TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
@@ -40,6 +41,10 @@ TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
     (Phase.CATCHING_UP, Event.NODE_LOST): Phase.DOWN,
     (Phase.CATCHING_UP, Event.UPSTREAM_LOST): Phase.STALLED,
     (Phase.CATCHING_UP, Event.CAUGHT_UP): Phase.LIVE,
+    (Phase.LIVE, Event.ROLLED_BACK): Phase.DOWN,
+    (Phase.STALLED, Event.ROLLED_BACK): Phase.DOWN,
+    (Phase.CATCHING_UP, Event.ROLLED_BACK): Phase.DOWN,
+    (Phase.DOWN, Event.ROLLED_BACK): Phase.DOWN,
 }
 
 
@@ -166,7 +171,7 @@ def nodes_joined(facts: Facts, joined: Mapping[NodeId, float]) -> Facts:
 def rolled_back(facts: Facts) -> Facts:
     """Everything is down at the last checkpoint: the source-replay strategy's answer to each failure."""
     standing = {
-        partition: replace(known, phase=Phase.DOWN, node=None, cursor=facts.checkpoint)
+        partition: replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=facts.checkpoint)
         for partition, known in facts.standing.items()
     }
     return replace(facts, standing=standing)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from resurge.connectors.contracts import Offset
 from resurge.errors import JobError
 from resurge.model.names import Partition
 from resurge.protocols.checkpoint import CheckpointRecord, retention
@@ -21,6 +22,7 @@ class Checkpoints:
     journal: Journal
     kept: int
     published: list[CheckpointRecord] = field(default_factory=list)
+    oldest_reached: dict[str, Offset] = field(default_factory=dict)
 
     def publish(self, manifest: CheckpointManifest) -> None:
         """Write the manifest, name it in the journal, and trim journal and older checkpoints."""
@@ -30,6 +32,7 @@ class Checkpoints:
         keep = retention(self.published, self.kept)
         self.journal.trim(keep.first_epoch)
         manifests = [manifest if r.epoch == manifest.epoch else checkpoint_store.read_manifest(self.store, r) for r in keep.kept]
+        self.oldest_reached = dict(min(manifests, key=lambda kept: kept.epoch).reached)
         checkpoint_store.forget(self.store, keep.dropped, manifests, manifest.epoch)
         checkpoint_store.forget_outcomes(self.store, keep.first_epoch)
         self.published = list(reversed(keep.kept))

@@ -3,14 +3,31 @@
 import contextlib
 from collections.abc import Iterator
 
-from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at
 from resurge.runtime.driver.session import open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
+
+
+def runner_on(master: str, name: str) -> SparkRunner:
+    """A session and a runner on any master; one that is an embedded cluster of this machine brings its own settings."""
+    cluster = cluster_at(master) if master.startswith("spark://127.0.0.1") else None
+    if cluster is None:
+        return SparkRunner(open_session(master, name))
+    return _runner(cluster, name)
 
 
 @contextlib.contextmanager
 def cluster_runner(cluster: EmbeddedCluster, name: str = "resurge", executors: int | None = None) -> Iterator[SparkRunner]:
     """A session on the cluster and a runner for it; waits until so many executors have joined."""
+    runner = _runner(cluster, name)
+    try:
+        cluster.wait_for(runner.spark, executors if executors is not None else sum(node.is_alive for node in cluster.nodes()))
+        yield runner
+    finally:
+        runner.spark.stop()
+
+
+def _runner(cluster: EmbeddedCluster, name: str) -> SparkRunner:
     spark = open_session(cluster.master_url, name, cluster.settings())
     shares: dict[str, float] = {}
 
@@ -23,8 +40,4 @@ def cluster_runner(cluster: EmbeddedCluster, name: str = "resurge", executors: i
             shares[executor] = by_name[names[executor]]
         return shares[executor]
 
-    try:
-        cluster.wait_for(spark, executors if executors is not None else sum(node.is_alive for node in cluster.nodes()))
-        yield SparkRunner(spark, cpu_share)
-    finally:
-        spark.stop()
+    return SparkRunner(spark, cpu_share)

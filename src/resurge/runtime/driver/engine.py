@@ -71,6 +71,7 @@ class Engine:
         self.job = ""
         self.catch_up_s: float | None = None
         self.epoch_s = self.attempt_s = 0.0
+        self.replays = 0
 
     def _is_chained(self) -> bool:
         """Chains of operators need their partitions together, so they are for a single node only."""
@@ -243,7 +244,9 @@ class Engine:
             epochs = [self.ledger.work(epoch) for epoch in step.epochs]
             splits = [split for epoch in step.epochs for split in self.ledger.splits(epoch)]
             spare = sorted(self.facts.capacity)
-            return catch_up_work(self.facts, self.versions, step, epochs, splits, spare)
+            chosen = catch_up_work(self.facts, self.versions, step, epochs, splits, spare)
+            self.replays = sum(map(len, chosen.replays.values()))
+            return chosen
 
         if self._next_step(budget_s) is None:
             self.facts = recovery.advanced(self.facts, {})
@@ -254,7 +257,7 @@ class Engine:
         self._commit_catch_up(taken[0], reports)
         took_s = time.monotonic() - started
         self.catch_up_s = took_s / len(taken[0].epochs)
-        self.story.catch_up(self, taken[0], reports, took_s)
+        self.story.catch_up(self, taken[0], self.replays, took_s)
 
     def _next_step(self, budget_s: float | None) -> CatchUp | None:
         shadows = {partition: version.cursor for partition, version in self.versions.shadows.items()}
@@ -287,16 +290,18 @@ class Engine:
             began = time.monotonic()
             slots = self.membership.slots(self.facts)
             chosen = work()
-            plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), self.versions.expired)
+            plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), self.versions.expired())
             try:
                 reports = self.runner.run(plan)
             except NodesLostError as error:
+                self.versions.abandoned(plan, self.facts.capacity)
                 self._lost(error.nodes)
                 continue
             failed = [report.failure for report in reports if report.failure is not None]
             if failed:
                 for report in reports:
                     self._discard(report.parts)
+                self.versions.abandoned(plan, self.facts.capacity)
                 if failed[0][0] == "Misplaced":
                     continue
                 raise_failure(*failed[0])
@@ -364,7 +369,7 @@ class Engine:
         self.versions.checkpoint = saved
         self.versions.drop_buffers()
         self.ledger.forget_before(epoch + 1)
-        self.sources.commit(self.reached)
+        self.sources.commit(self.checkpoints.oldest_reached)
         self.story.checkpointed(before, self.facts, time.monotonic() - started)
 
     # The loop

@@ -139,7 +139,7 @@ def _shadow(
     )
 
 
-def job_plan(frame: JobFrame, slots: Slots, work: Work, attempt: str, expired: Mapping[str, list[str]]) -> JobPlan:
+def job_plan(frame: JobFrame, slots: Slots, work: Work, attempt: str, expired: Mapping[NodeId, list[str]]) -> JobPlan:
     """The plan for Spark: work shared out among slots, and the routes that lead to it."""
     count = len(slots.nodes)
     mine: list[list[PartitionWork]] = [[] for _ in range(count)]

@@ -24,7 +24,7 @@ class Membership:
         self.members: dict[NodeId, Member] = {}
         self.costs: dict[Partition, float] = {}
         self.reading_cost = 0.0
-        self.strategy = Strategy(options.strategy, correlated_from=options.correlated_from)
+        self.strategy = Strategy(options.strategy, correlated_from=options.correlated_from, overfills_at_last=True)
 
     def observed(self, facts: Facts) -> Facts:
         """The facts with the nodes that are there now."""

@@ -110,11 +110,10 @@ class Story:
             )
         )
 
-    def catch_up(self, engine: "Engine", step: CatchUp, reports: list[SlotReport], took_s: float) -> None:
+    def catch_up(self, engine: "Engine", step: CatchUp, replays: int, took_s: float) -> None:
         """Partitions that were behind took a step."""
         now = time.time()
         before = self.before or engine.facts
-        replays = sum(1 for report in reports for _ in report.buffers)
         self.telemetry.write(
             events.CatchUpFinished(
                 now,

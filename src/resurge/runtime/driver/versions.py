@@ -1,11 +1,12 @@
 """Where every partition's newest version is, which local files are still needed, and which buffers there are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import Coverage
+from resurge.runtime.storage import paths
 from resurge.runtime.storage.runs import SavedState
 from resurge.runtime.worker.messages import BufferReport, JobPlan, PartitionReport, Replay, SlotReport
 
@@ -46,20 +47,31 @@ class Versions:
     shadows: dict[Partition, Version] = field(default_factory=dict)
     checkpoint: Mapping[str, SavedState] = field(default_factory=dict)
     buffers: list[Buffered] = field(default_factory=list)
-    expired: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[NodeId, set[str]] = field(default_factory=dict)
+
+    def expired(self) -> dict[NodeId, list[str]]:
+        """The files of each node that nothing needs any more."""
+        needed = self._needed()
+        return {node: sorted(files - needed) for node, files in self.files.items()}
+
+    def abandoned(self, plan: JobPlan, nodes: Collection[str]) -> None:
+        """An attempt came to nothing: what it may have written on these nodes is not needed."""
+        for index, slot in enumerate(plan.slots):
+            if slot.node in nodes:
+                for level in range(1, self.program.levels):
+                    name = paths.local_segment(plan.epoch, f"{plan.attempt}-{level}", index)
+                    self.files.setdefault(NodeId(slot.node), set()).update((name, paths.local_buffer(name)))
 
     def adopt(self, plan: JobPlan, reports: Iterable[SlotReport]) -> None:
-        """An attempt succeeded: its versions are the newest, and what nothing needs any more may go."""
-        before = self._needed()
-        nodes = {NodeId(slot.node) for slot in plan.slots}
-        for node in nodes:
-            self.expired.pop(node, None)
+        """An attempt succeeded: its versions are the newest, and what it was told to remove is gone."""
+        for slot in plan.slots:
+            self.files.setdefault(NodeId(slot.node), set()).difference_update(slot.expired)
         for report in reports:
+            node = NodeId(plan.slots[report.slot].node)
             for partition in report.partitions:
-                self._adopt_one(partition, NodeId(plan.slots[report.slot].node))
-        gone = sorted(before - self._needed())
-        for node in nodes:
-            self.expired.setdefault(node, []).extend(gone)
+                self._adopt_one(partition, node)
+                self.files[node].update(partition.segments)
+            self.files[node].update(buffer.file for buffer in report.buffers)
 
     def buffer(
         self, epoch: int, kept: Mapping[int, list[int]], reports: Iterable[SlotReport], producers: Mapping[Partition, NodeId]
@@ -83,7 +95,9 @@ class Versions:
         (self.shadows if report.shadow else self.partitions)[partition] = version
 
     def _needed(self) -> set[str]:
-        return {name for version in (*self.partitions.values(), *self.shadows.values()) for name in version.segments}
+        versions = (*self.partitions.values(), *self.shadows.values())
+        buffers = {file.file for buffer in self.buffers for file in buffer.files}
+        return buffers | {name for version in versions for name in version.segments}
 
     def forget_partitions(self, partitions: Iterable[Partition]) -> None:
         """Versions on lost nodes are gone."""
@@ -96,16 +110,11 @@ class Versions:
         self.buffers = [buffer for buffer in self.buffers if buffer.node not in lost]
         self.shadows.clear()
         for node in lost:
-            self.expired.pop(node, None)
+            self.files.pop(node, None)
 
     def drop_buffers(self) -> None:
         """A global checkpoint is complete: nothing will be replayed from buffers."""
-        for buffer in self.buffers:
-            self._expire(buffer)
         self.buffers.clear()
-
-    def _expire(self, buffer: Buffered) -> None:
-        self.expired.setdefault(buffer.node, []).extend(file.file for file in buffer.files)
 
     def keep_buffers_within(self, limit_bytes: int) -> int:
         """Drop the oldest buffers of nodes that hold too much; their epochs will be replayed by shadows instead."""
@@ -118,7 +127,6 @@ class Versions:
                 kept.append(buffer)
             else:
                 dropped += 1
-                self._expire(buffer)
         self.buffers = list(reversed(kept))
         return dropped
 

@@ -44,6 +44,11 @@ def local_segment(epoch: int, attempt: str, slot: int) -> str:
     return f"{epoch:012d}-{attempt}-{slot:05d}.runs"
 
 
+def local_buffer(segment: str) -> str:
+    """What one slot buffered in the attempt that wrote a segment."""
+    return f"{segment}.buffer"
+
+
 def number_of(path: str) -> int | None:
     """The number that a file name begins with, or None for a file that is not ours."""
     stem = path.rsplit("/", 1)[-1].split(".", maxsplit=1)[0].split("-", maxsplit=1)[0]

@@ -174,7 +174,7 @@ class LevelTask:
         if not self.buffer.entries:
             return
         node = self.plan.slots[self.slot].node
-        name = f"{paths.local_segment(self.plan.epoch, f'{self.plan.attempt}-{self.level}', self.slot)}.buffer"
+        name = paths.local_buffer(paths.local_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot))
         content = self.buffer.finish(self.slot, {}, [])
         node_store(self.plan.local_root, node).write(name, content)
         self.report.buffers.append(BufferReport(node, self.level, name, len(content), Inbox([content]).tables()))

@@ -18,7 +18,9 @@ from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner, Runner
+from resurge.runtime.driver.runner import InlineRunner
+from resurge.runtime.driver.session import LOCAL_MASTER, open_session
+from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.telemetry.events import Event
 from resurge.telemetry.log import TelemetryLog
 
@@ -81,9 +83,7 @@ def demonstrate(epochs: int, log: Path, tell: Callable[[Event], None], say: Call
             finally:
                 striker.finish()
     say("checking every query against an independent computation, and every row against an undisturbed run")
-    got = shown(run)
-    tables = {name: sink.table() for name, sink in run.sinks.items() if isinstance(sink, MemorySink)}
-    return Demonstration(differences(all_posts(epochs), tables), *compare(got, undisturbed(epochs)))
+    return _checked(run, epochs)
 
 
 def run_demo(engine: Engine, epochs: int) -> None:
@@ -98,11 +98,22 @@ def run_demo(engine: Engine, epochs: int) -> None:
     engine.close()
 
 
-def local_demonstration(epochs: int, runner: Runner, log: Path, tell: Callable[[Event], None]) -> Demonstration:
-    """The same job on one node, without failures."""
+def demonstrate_locally(epochs: int, log: Path, tell: Callable[[Event], None], say: Callable[[str], None]) -> Demonstration:
+    """The same job on the embedded default, `local[*]`, without failures."""
+    say("starting Spark on this machine")
+    spark = open_session(LOCAL_MASTER, "demo")
     run = job(epochs)
-    with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
-        telemetry.listeners.append(tell)
-        run_demo(Engine(run.topology, runner, RunOptions(folder, interval_s=1.0, back_pressure=False), telemetry), epochs)
+    try:
+        with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
+            telemetry.listeners.append(tell)
+            options = RunOptions(folder, interval_s=1.0, back_pressure=False)
+            run_demo(Engine(run.topology, SparkRunner(spark), options, telemetry), epochs)
+    finally:
+        spark.stop()
+    say("checking every query against an independent computation, and every row against an undisturbed run")
+    return _checked(run, epochs)
+
+
+def _checked(run: Hashtags, epochs: int) -> Demonstration:
     tables = {name: sink.table() for name, sink in run.sinks.items() if isinstance(sink, MemorySink)}
-    return Demonstration(differences(all_posts(epochs), tables), 0, 0)
+    return Demonstration(differences(all_posts(epochs), tables), *compare(shown(run), undisturbed(epochs)))

@@ -5,7 +5,7 @@ partition will itself process that epoch in the same catch-up, it provides it. I
 there is none, the upstream partition is replayed as a shadow, from the last global checkpoint, touching nothing live.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from resurge.model.names import Partition
@@ -39,12 +39,17 @@ class CatchUp:
 
 
 def next_step(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], most_epochs: int) -> CatchUp | None:
-    """The next step for all partitions that catch up, or None if none does; `shadows` are the cursors of shadows that exist."""
-    catching = facts.of_phase(Phase.CATCHING_UP)
-    if not catching or min(facts.standing[partition].cursor for partition in catching) >= facts.head:
+    """The next step for the partitions nearest to the head, or None if none is behind.
+
+    What was scheduled later starts further back; waiting for it would bring everything back at the end, and together.
+    `shadows` are the cursors of shadows that exist.
+    """
+    catching = nearest(facts)
+    if not catching:
         return None
-    until = shadows_needed(facts, coverage)
-    shadows = _kept(facts, until, shadows)
+    group = frozenset(catching)
+    until = shadows_needed(facts, coverage, group)
+    shadows = _kept(facts, until, shadows, group)
     starts = [facts.standing[partition].cursor + 1 for partition in catching if facts.standing[partition].cursor < facts.head]
     starts += [
         shadows.get(partition, facts.checkpoint) + 1
@@ -62,6 +67,32 @@ def next_step(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int]
     return CatchUp(first, last, tuple(catching), until, buffered, frozenset(shadows))
 
 
+def nearest(facts: Facts) -> list[Partition]:
+    """Of the partitions that catch up, those with the least to go: whole groups, because a group's members feed each other."""
+    behind = [group for group in groups(facts) if _progress(facts, group) < facts.head]
+    best = max((_progress(facts, group) for group in behind), default=0)
+    chosen = {partition for group in behind if _progress(facts, group) == best for partition in group}
+    return [partition for partition in facts.graph.upstream if partition in chosen]
+
+
+def _progress(facts: Facts, group: frozenset[Partition]) -> int:
+    return min(facts.standing[partition].cursor for partition in group)
+
+
+def groups(facts: Facts) -> list[frozenset[Partition]]:
+    """The partitions that catch up, in groups that do not feed each other."""
+    members: dict[Partition, set[Partition]] = {}
+    for partition in facts.of_phase(Phase.CATCHING_UP):
+        joined = {partition}
+        for above in facts.graph.upstream[partition]:
+            if above in members and members[above] is not joined:
+                joined |= members[above]
+        for member in joined:
+            members[member] = joined
+    distinct = {id(group): frozenset(group) for group in members.values()}
+    return list(distinct.values())
+
+
 def epochs_per_step(budget_s: float, epoch_s: float | None, most: int) -> int:
     """How many epochs a step may take: as many as fit into the time, but always enough to gain on the head.
 
@@ -73,14 +104,14 @@ def epochs_per_step(budget_s: float, epoch_s: float | None, most: int) -> int:
     return max(LEAST_EPOCHS_PER_STEP, min(most, int(budget_s / max(epoch_s, 1e-3))))
 
 
-def shadows_needed(facts: Facts, coverage: Coverage) -> dict[Partition, int]:
-    """For each partition that must be replayed as a shadow, the last epoch for which; shadows need shadows above them."""
+def shadows_needed(facts: Facts, coverage: Coverage, group: Collection[Partition]) -> dict[Partition, int]:
+    """For each partition that must be replayed as a shadow for a group, the last epoch for which; shadows need shadows above them."""
     until: dict[Partition, int] = {}
     for below in reversed(list(facts.graph.upstream)):
         known = facts.standing[below]
         for above in facts.graph.upstream[below]:
             missing = 0
-            if known.phase is Phase.CATCHING_UP:
+            if below in group:
                 covered = coverage.get((above, below), frozenset())
                 missing = _last_missing(facts, above, range(known.cursor + 1, facts.head + 1), covered)
             if below in until:
@@ -91,12 +122,14 @@ def shadows_needed(facts: Facts, coverage: Coverage) -> dict[Partition, int]:
     return until
 
 
-def _kept(facts: Facts, until: Mapping[Partition, int], shadows: Mapping[Partition, int]) -> dict[Partition, int]:
+def _kept(
+    facts: Facts, until: Mapping[Partition, int], shadows: Mapping[Partition, int], group: Collection[Partition]
+) -> dict[Partition, int]:
     """The shadows that have not yet passed an epoch which somebody below them still needs from them."""
     kept: dict[Partition, int] = {}
     wanted_from = dict.fromkeys(until, facts.head + 1)
     for below in reversed(list(facts.graph.upstream)):
-        takers = [facts.standing[below].cursor] if facts.standing[below].phase is Phase.CATCHING_UP else []
+        takers = [facts.standing[below].cursor] if below in group else []
         if below in until:
             if facts.checkpoint <= shadows.get(below, -1) < wanted_from[below]:
                 kept[below] = shadows[below]

@@ -102,14 +102,15 @@ def _markdown(summary: Mapping[str, Mapping[str, Any]], heading: str) -> str:
     lines = [
         f"# {heading}",
         "",
-        "| strategy | first query back | all back | outage area | healthy queries' latency | falls behind |",
+        "| strategy | first query back | all back | all at normal latency | outage area | healthy queries' latency | falls behind |",
     ]
-    lines.append("|---|---|---|---|---|---|")
+    lines.append("|---|---|---|---|---|---|---|")
     for strategy, row in summary.items():
         ratio = row["healthy_latency_ratio"]
         cells = [
             _seconds(row["first_back_s"]),
             _seconds(row["all_back_s"]),
+            _seconds(row["all_available_s"]),
             f"{row['outage_area']:.0f}",
             "none was left" if ratio is None else f"{ratio:.2f} times normal",
             "yes" if row["falls_behind"] else "no",

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from resurge.telemetry import metrics
 from resurge.telemetry.events import (
     CatchUpFinished,
     EpochFinished,
     Event,
-    JobStarted,
     NodeJoined,
     NodeLost,
     QueriesChanged,
@@ -29,10 +29,16 @@ class Outage:
 
 @dataclass(frozen=True)
 class RecoveryFigures:
-    """What a failure cost, in seconds from the first loss of a node; detection, restore and catch-up apart."""
+    """What a failure cost, in seconds from the first loss of a node; detection to plan, and catch-up, apart.
+
+    A query is back when it commits in step with the stream again, and available when its latency is normal again. The outage
+    area is the sum over queries of priority times the time not available.
+    """
 
     first_back_s: float | None
     all_back_s: float | None
+    first_available_s: float | None
+    all_available_s: float | None
     outage_area: float
     planned_after_s: float | None
     catch_up_s: float
@@ -82,20 +88,53 @@ def figures(events: Sequence[Event], until_s: float | None = None) -> RecoveryFi
     end_s = until_s if until_s is not None else max((event.at_s for event in events), default=0.0)
     began = failure_s(events)
     lasting = outages(events)
+    if began is None:
+        return RecoveryFigures(None, None, None, None, 0.0, None, 0.0, 0)
     priorities = _queries(events)
-    area = sum(priorities.get(o.query, 1) * ((o.to_s if o.to_s is not None else end_s) - o.from_s) for o in lasting)
+    failed = {outage.query for outage in lasting}
     back = [outage.to_s for outage in lasting if outage.to_s is not None]
-    after = [event for event in events if began is not None and event.at_s >= began]
+    gaps = {query: unavailable(events, query, began, end_s) for query in priorities}
+    returns = {query: max((to for _, to in gaps[query]), default=began) for query in failed}
+    after = [event for event in events if event.at_s >= began]
     planned = next((event.at_s for event in after if isinstance(event, RecoveryPlanned)), None)
-    is_over = bool(lasting) and len(back) == len(lasting)
+    first_available = min((min(to for _, to in gaps[q]) for q in failed if gaps[q] and gaps[q][0][1] < end_s), default=None)
+    is_over = bool(returns) and max(returns.values()) < end_s
     return RecoveryFigures(
-        min(back) - began if back and began is not None else None,
-        max(back) - began if is_over and began is not None else None,
-        area,
-        planned - began if planned is not None and began is not None else None,
+        min(back) - began if back else None,
+        max(back) - began if lasting and len(back) == len(lasting) else None,
+        first_available - began if first_available is not None else None,
+        max(returns.values()) - began if is_over else None,
+        sum(priorities[query] * sum(to - since for since, to in gaps[query]) for query in priorities),
+        planned - began if planned is not None else None,
         sum(event.took_s for event in after if isinstance(event, CatchUpFinished)),
-        len({outage.query for outage in lasting}),
+        len(failed),
     )
+
+
+def unavailable(
+    events: Sequence[Event], query: str, from_s: float, to_s: float, step_s: float = 0.5
+) -> list[tuple[float, float]]:
+    """When a query was not available: down, without output, or with an average relative latency of 1.2 or more."""
+    points = relative_latencies(events).get(query, [])
+    lasting = [outage for outage in outages(events) if outage.query == query]
+    window_s = 2.5 * _epoch_length_s(events, from_s)
+    found: list[tuple[float, float]] = []
+    moment = from_s
+    while moment < to_s:
+        is_down = any(o.from_s <= moment and (o.to_s is None or moment < o.to_s) for o in lasting)
+        recent = [point.value for point in points if moment - window_s <= point.at_s <= moment]
+        if is_down or not recent or sum(recent) / len(recent) >= AVAILABLE_BELOW:
+            until = min(moment + step_s, to_s)
+            found = [*found[:-1], (found[-1][0], until)] if found and found[-1][1] == moment else [*found, (moment, until)]
+        moment += step_s
+    return found
+
+
+def _epoch_length_s(events: Iterable[Event], before_s: float) -> float:
+    """The usual time between two epochs before the failure."""
+    moments = [event.at_s for event in events if isinstance(event, EpochFinished) and event.at_s < before_s]
+    gaps = metrics.spread(after - before for before, after in pairwise(moments))
+    return gaps.p50 if gaps is not None else 1.0
 
 
 def relative_latencies(events: Sequence[Event]) -> dict[str, metrics.Series]:
@@ -126,30 +165,15 @@ def healthy_ratio(events: Sequence[Event]) -> float | None:
     return late.p50 / early.p50 if early is not None and late is not None and early.p50 > 0 else None
 
 
-def available_queries(events: Sequence[Event], step_s: float = 1.0, window_s: float = 5.0) -> list[tuple[float, int]]:
-    """How many queries were available at each moment: average relative latency below 1.2 over the last few seconds.
-
-    A query that is down, or showed nothing in the window after the failure, is not available.
-    """
+def available_queries(events: Sequence[Event], step_s: float = 1.0) -> list[tuple[float, int]]:
+    """How many queries were available at each moment after the failure."""
     began = failure_s(events)
     if began is None:
         return []
-    series = relative_latencies(events)
-    lasting = outages(events)
-    first = min(event.at_s for event in events if isinstance(event, EpochFinished | JobStarted))
-    last = max(event.at_s for event in events)
-    found = []
-    moment = max(first, began - 20)
-    while moment <= last:
-        count = 0
-        for query, points in series.items():
-            if any(o.query == query and o.from_s <= moment and (o.to_s is None or moment < o.to_s) for o in lasting):
-                continue
-            recent = [point.value for point in points if moment - window_s <= point.at_s <= moment]
-            count += bool(recent) and sum(recent) / len(recent) < AVAILABLE_BELOW
-        found.append((moment - began, count))
-        moment += step_s
-    return found
+    end_s = max(event.at_s for event in events)
+    gaps = [unavailable(events, query, began, end_s) for query in _queries(events)]
+    moments = [began + step_s * index for index in range(int((end_s - began) / step_s) + 1)]
+    return [(m - began, sum(not any(since <= m < to for since, to in mine) for mine in gaps)) for m in moments]
 
 
 def node_changes(events: Iterable[Event]) -> list[tuple[float, int, str]]:

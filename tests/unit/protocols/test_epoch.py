@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
+from resurge.protocols.epoch import Pace, costs, observed, row_limit, wait_s
 
 
 def test_a_job_that_keeps_up_is_not_limited():
@@ -19,37 +19,41 @@ def test_a_job_that_keeps_up_is_not_limited():
 def test_the_first_epoch_that_outlasts_its_interval_bounds_the_next():
     """The bound is what fits into nine tenths of the interval at the pace seen."""
     pace = observed(Pace(), 1000, took_s=2.0, interval_s=1.0)
-    assert pace == Pace(500.0, True)
+    assert pace.is_pressed
     assert row_limit(pace, 1.0, None) == 450
 
 
-def test_the_pace_follows_what_is_seen_without_forgetting_at_once():
-    """A new observation counts for four tenths."""
-    pace = observed(Pace(500.0, True), 1000, took_s=1.0, interval_s=1.0)
-    assert pace.rows_per_s == pytest.approx(0.6 * 500 + 0.4 * 1000)
+def test_the_fixed_cost_of_an_epoch_is_told_from_that_of_its_rows():
+    """Epochs of different sizes show what an epoch costs without rows; the bound leaves room for it."""
+    pace = Pace()
+    for rows in (1000, 2000, 1000, 2000):
+        pace = observed(pace, rows, took_s=0.2 + rows / 1000, interval_s=1.0)
+    fixed_s, per_row_s = costs(pace)
+    assert (fixed_s, per_row_s) == (pytest.approx(0.2, abs=1e-6), pytest.approx(0.001, abs=1e-9))
+    assert row_limit(pace, 1.0, None) == pytest.approx(700, abs=1)
     assert pace.is_pressed, "once pressed, epochs stay bounded: the backlog is worked off in even steps"
 
 
 def test_an_epoch_without_rows_teaches_nothing():
     """Neither does one that took no time."""
-    pace = Pace(500.0, True)
+    pace = observed(Pace(), 1000, 2.0, 1.0)
     assert observed(pace, 0, 3.0, 1.0) == pace
     assert observed(pace, 10, 0.0, 1.0) == pace
 
 
 def test_the_users_limit_holds_too():
     """The smaller of both."""
-    pressed = Pace(500.0, True)
+    pressed, calm = observed(Pace(), 1000, 2.0, 1.0), observed(Pace(), 1000, 0.5, 1.0)
     assert row_limit(pressed, 1.0, 100) == 100
     assert row_limit(pressed, 1.0, 10_000) == 450
-    assert row_limit(Pace(500.0, False), 1.0, 10_000) == 10_000
+    assert row_limit(calm, 1.0, 10_000) == 10_000
 
 
 def test_without_interval_there_is_no_pressure():
     """As fast as possible means that no epoch is too long."""
     pace = observed(Pace(), 1000, took_s=50.0, interval_s=0.0)
     assert not pace.is_pressed
-    assert row_limit(Pace(1.0, True), 0.0, None) is None
+    assert row_limit(observed(Pace(), 1000, 2.0, 1.0), 0.0, None) is None
 
 
 def test_the_next_epoch_begins_an_interval_after_the_last_began():

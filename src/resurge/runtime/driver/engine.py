@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from resurge.connectors.contracts import Offset, Sink, StagedPart
+from resurge.connectors.contracts import Offset
 from resurge.errors import JobError, ResurgeError
 from resurge.model.names import NodeId
 from resurge.model.topology import Topology
@@ -20,8 +20,9 @@ from resurge.operators.program import compile_topology
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp, epochs_per_step, next_step
 from resurge.protocols.checkpoint import is_due
-from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
+from resurge.protocols.epoch import Pace, observed, row_limit
 from resurge.protocols.recovery import Facts, Phase
+from resurge.runtime.driver import loop
 from resurge.runtime.driver.checkpointing import Checkpoints, saved_partitions
 from resurge.runtime.driver.failures import raise_failure
 from resurge.runtime.driver.graphs import partition_graph
@@ -29,6 +30,7 @@ from resurge.runtime.driver.job_plans import JobFrame, Work, catch_up_work, job_
 from resurge.runtime.driver.ledger import Ledger, shown_epochs
 from resurge.runtime.driver.membership import Membership
 from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.outputs import Outputs, without_rows
 from resurge.runtime.driver.resume import Resumption, resumption
 from resurge.runtime.driver.runner import NodesLostError, Runner
 from resurge.runtime.driver.sources import Sources
@@ -45,7 +47,7 @@ from resurge.scheduling import everything_down, schedule
 from resurge.telemetry.log import TelemetryLog
 
 MOST_EPOCHS_PER_STEP = 16
-POLL_S = 0.1
+POLL_S = loop.POLL_S
 
 
 class Engine:
@@ -61,7 +63,7 @@ class Engine:
         self.store = DurableStore(options.url())
         self.journal = Journal(self.store)
         self.checkpoints = Checkpoints(self.store, self.journal, options.checkpoints_kept)
-        self.sinks: dict[str, Sink] = {query.name: query.sink for query in topology.queries.values()}
+        self.outputs = Outputs(topology)
         self.versions = Versions(self.program)
         self.stopping = threading.Event()
         self.pace = Pace()
@@ -86,10 +88,8 @@ class Engine:
         found = resumption(self.store, self.journal.records())
         self.sources = Sources(self.topology, self.store)
         self.sources.begin(self.runner)
-        for query, sink in self.sinks.items():
-            sink.open(query, self.topology.shapes[self.topology.queries[query].operator].schema)
-            sink.clean(query, found.committed_epoch)
-        self.runner.install(self.job, JobCode(self.program, self.sources.readers, self.sinks))
+        self.outputs.open(found.committed_epoch)
+        self.runner.install(self.job, JobCode(self.program, self.sources.readers, self.outputs.sinks))
         self._adopt(found)
         self.story = Story(self.telemetry, self.program, self.ledger)
         self.story.started(self, found)
@@ -125,7 +125,7 @@ class Engine:
 
     def _catch_up_with_journal(self) -> None:
         """Replay the logged epochs; then run the one that was logged but not committed."""
-        self._wait_for_nodes()
+        self.wait_for_nodes()
         self.observe()
         if not self.graph.upstream and self.ledger.shown_by_sources < self.facts.head:
             self._replay_sources(self.facts.head)
@@ -137,7 +137,7 @@ class Engine:
     def _replay_sources(self, epoch: int) -> None:
         """Show again the last epoch of a topology without state, which may not have been shown."""
         reports = self._attempt(lambda: Work(epoch, [self.ledger.work(epoch)], self.ledger.splits(epoch), {}, {}, {}))
-        self._show([part for report in reports for part in report.parts])
+        self.outputs.show([part for report in reports for part in report.parts])
         self.ledger.shown_by_sources = epoch
 
     # Nodes
@@ -215,8 +215,8 @@ class Engine:
             merge_maxima(maxima, report.maxima_us)
         absent = [str(partition) for partition in self.graph.upstream if partition not in self.facts.live]
         parts = [part for report in reports for part in report.parts]
-        self.journal.append(EpochCommitted(planned.epoch, maxima[planned.epoch], _without_rows(parts), absent))
-        self._show(parts)
+        self.journal.append(EpochCommitted(planned.epoch, maxima[planned.epoch], without_rows(parts), absent))
+        self.outputs.show(parts)
         self.watermarks_us = self.ledger.closing_us[planned.epoch] = maxima[planned.epoch]
         self.reached |= {name: end for name, (_, end) in planned.offsets.items()}
         self.ledger.shown_by_sources = planned.epoch
@@ -271,8 +271,8 @@ class Engine:
         parts = [part for report in reports for part in report.parts]
         if parts:
             named = {str(partition): cursor for partition, cursor in cursors.items()}
-            self.journal.append(CatchUpCommitted(step.last, named, _without_rows(parts)))
-            self._show(parts)
+            self.journal.append(CatchUpCommitted(step.last, named, without_rows(parts)))
+            self.outputs.show(parts)
         self.ledger.shown_by_sources = max(self.ledger.shown_by_sources, step.last)
         before = self.facts
         self.facts = recovery.advanced(self.facts, cursors)
@@ -286,7 +286,7 @@ class Engine:
     def _attempt(self, work: Callable[[], Work], buffers_epoch: int | None = None) -> list[SlotReport]:
         """Run a job until an attempt succeeds; after a loss of nodes the work is decided anew."""
         while True:
-            self._wait_for_nodes()
+            self.wait_for_nodes()
             began = time.monotonic()
             slots = self.membership.slots(self.facts)
             chosen = work()
@@ -299,8 +299,7 @@ class Engine:
                 continue
             failed = [report.failure for report in reports if report.failure is not None]
             if failed:
-                for report in reports:
-                    self._discard(report.parts)
+                self.outputs.discard(reports)
                 self.versions.abandoned(plan, self.facts.capacity)
                 if failed[0][0] == "Misplaced":
                     continue
@@ -313,7 +312,7 @@ class Engine:
                 self.versions.keep_buffers_within(self.options.buffer_limit_bytes)
             return reports
 
-    def _wait_for_nodes(self) -> None:
+    def wait_for_nodes(self) -> None:
         """Losing all nodes keeps the driver waiting, not dead."""
         told = False
         while not self.facts.capacity:
@@ -332,17 +331,6 @@ class Engine:
         return f"{self.options.local_root}/resurge-{self.job}"
 
     # Output and checkpoints
-
-    def _show(self, parts: list[StagedPart]) -> None:
-        by_query: dict[str, list[StagedPart]] = {}
-        for part in parts:
-            by_query.setdefault(part.query, []).append(part)
-        for query, mine in by_query.items():
-            self.sinks[query].publish(sorted(mine, key=lambda part: (part.epoch, part.part)))
-
-    def _discard(self, parts: list[StagedPart]) -> None:
-        for part in parts:
-            self.sinks[part.query].discard([part])
 
     def checkpoint(self) -> None:
         """A job without epochs, which only saves every partition's state; only when all are live."""
@@ -376,48 +364,11 @@ class Engine:
 
     def run(self, epochs: int | None = None, *, until_idle: bool = False, drain: bool = False) -> None:
         """Run until `stop`, for a number of epochs, or until there is no input; `drain` closes all windows at the end."""
-        done = 0
-        interval_s = 0.0 if until_idle else self.options.interval_s
-        while not self.stopping.is_set() and (epochs is None or done < epochs):
-            began = time.monotonic()
-            if self.step():
-                done += 1
-            elif until_idle and not self.catching_up():
-                break
-            self._fill(began, interval_s)
-        if until_idle or drain:
-            self.finish_recovery()
-        if drain and not self.stopping.is_set():
-            self.step(drain=True)
-            self.finish_recovery()
-
-    def _fill(self, began: float, interval_s: float) -> None:
-        """Until the next epoch is due: catch up in bounded steps, else wait; always at least one step."""
-        while self.catching_up() and not self.stopping.is_set():
-            left = wait_s(began, time.monotonic(), interval_s)
-            self.catch_up(left)
-            self.observe()
-            if wait_s(began, time.monotonic(), interval_s) <= 0:
-                return
-        while not self.stopping.is_set():
-            left = wait_s(began, time.monotonic(), interval_s)
-            if left <= 0:
-                return
-            self.stopping.wait(min(left, POLL_S))
-            self.observe()
-            if self.catching_up():
-                self._fill(began, interval_s)
-                return
+        loop.run(self, epochs, until_idle=until_idle, drain=drain)
 
     def finish_recovery(self) -> None:
         """Wait until everything is live again."""
-        while not self.facts.is_whole and not self.stopping.is_set():
-            self._wait_for_nodes()
-            if self.catching_up():
-                self.catch_up()
-            else:
-                self.stopping.wait(POLL_S)
-            self.observe()
+        loop.finish_recovery(self)
 
     def stop(self) -> None:
         """Ask the loop to end after the epoch in hand."""
@@ -433,11 +384,6 @@ class Engine:
             self.runner.close()
             shutil.rmtree(self._local_folder(), ignore_errors=True)
             self.story.stopped(self.facts, reason)
-
-
-def _without_rows(parts: list[StagedPart]) -> list[StagedPart]:
-    """Parts as the journal keeps them: where they are, not what is in them."""
-    return [StagedPart(part.query, part.epoch, part.part, part.rows, part.location) for part in parts]
 
 
 def run_until_done(engine: Engine, *, epochs: int | None = None, until_idle: bool = False, drain: bool = False) -> None:

@@ -278,6 +278,8 @@ class LevelTask:
             made = self._decided(
                 operator, epoch, order, lambda: Outcome(operator.apply(frame, self._context(node, epoch)))
             ).output
+        except JobError as error:
+            raise JobError(f"{error} (operator {operator.name!r}, epoch {epoch.epoch})") from error
         except ResurgeError:
             raise
         except Exception as error:

@@ -14,17 +14,16 @@ from resurge.operators.aggregates import (
     count,
     final_expressions,
     final_schema,
-    merge_expressions,
     merge_with,
     partial_schema,
 )
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import PANE, Combiner, time_us
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
+from resurge.operators.window_sums import windowed
 
 START, END = "window_start", "window_end"
 _OLD = "__old"
-_CODE = "__code"
 _TIME = pl.Datetime("us")
 EMIT_MODES = ("update", "final")
 
@@ -158,27 +157,16 @@ class Window(StatefulOperator):
         if panes.get_column(PANE).null_count() == panes.height:
             schema = {name: panes.schema[name] for name in (*self.key, *parts)}
             return pl.DataFrame(schema=schema | {START: pl.Int64()}).select(*self.key, START, *parts)
-        size, slide = self.span.size_us, self.span.slide_us
         keys = batch.coded(self.key)
-        counted = panes.select(pl.Series(_CODE, keys.codes), PANE, *parts)
-        last = pl.col(PANE) // slide
-        first, final = panes.select(last.min().alias("first") - (size // slide), last.max().alias("final")).row(0)
-        width = final - first + 1
-        pieces = []
-        for back in range(-(-size // slide)):
-            index = last - back
-            condition = index * slide + size > pl.col(PANE)
-            if open_from is not None:
-                condition &= index * slide >= open_from
-            piece = counted.lazy().filter(condition).select((pl.col(_CODE) * width + (index - first)).alias(_CODE), *parts)
-            pieces.append(piece)
-        grouped: pl.DataFrame = (
-            pl.concat(pieces).group_by(_CODE, maintain_order=True).agg(merge_expressions(self.aggregates)).collect()
-        )
-        code = grouped.get_column(_CODE).to_numpy()
-        starts = pl.Series(START, (code % width + first) * slide)
-        found: pl.DataFrame = keys.keys[code // width]
-        return found.with_columns(starts, *grouped.drop(_CODE).get_columns())
+        pane_us, codes = panes.get_column(PANE), keys.codes
+        if pane_us.null_count():
+            timed = pane_us.is_not_null()
+            panes, pane_us, codes = panes.filter(timed), pane_us.filter(timed), codes[timed.to_numpy()]
+        size, slide = self.span.size_us, self.span.slide_us
+        found = windowed(panes, pane_us.to_numpy(), codes, size, slide, open_from, self.aggregates)
+        starts = pl.Series(START, found.windows * slide)
+        changed: pl.DataFrame = keys.keys[found.codes]
+        return changed.with_columns(starts, *found.parts.get_columns())
 
     def _output(self, rows: pl.DataFrame) -> pl.DataFrame:
         start = pl.col(START)

@@ -60,6 +60,10 @@ def _settings(master: str) -> dict[str, str]:
         "spark.task.maxFailures": "1",
         "spark.sql.session.timeZone": "UTC",
     }
+    if master.startswith("local"):
+        # The JVM only moves bytes here: its quick compiler and a collector with a large young generation leave the cores to tasks.
+        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xmn512m"
+        settings["spark.driver.memory"] = "2g"
     if is_on_this_machine(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings

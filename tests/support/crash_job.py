@@ -32,7 +32,11 @@ def write_input(folder: Path, seed: int = 1, epochs: int = EPOCHS) -> None:
         (folder / stream).mkdir(parents=True, exist_ok=True)
         for file in range(epochs):
             rows = [
-                (START + timedelta(seconds=file * 4 + rng.choice((-12, 0, 0, 0)) + rng.uniform(-3, 4)), rng.choice("abcdefgh"), rng.randrange(100))
+                (
+                    START + timedelta(seconds=file * 4 + rng.choice((-12, 0, 0, 0)) + rng.uniform(-3, 4)),
+                    rng.choice("abcdefgh"),
+                    rng.randrange(100),
+                )
                 for _ in range(ROWS_PER_FILE)
             ]
             frame = pl.DataFrame(rows, schema={"at": pl.Datetime("us"), "who": pl.String, "amount": pl.Int64}, orient="row")
@@ -45,7 +49,9 @@ def topology(folder: Path, key_groups: int = 3) -> Topology:
     clicks = job.source(
         "clicks", files(str(folder / "clicks" / "*.parquet"), max_files_per_epoch=1), event_time="at", watermark="1s"
     )
-    views = job.source("views", files(str(folder / "views" / "*.parquet"), max_files_per_epoch=1), event_time="at", watermark="1s")
+    views = job.source(
+        "views", files(str(folder / "views" / "*.parquet"), max_files_per_epoch=1), event_time="at", watermark="1s"
+    )
     window = clicks.window("sliding", "6s", "3s", key="who", n=count(), total=sum_("amount"))
     streams = {
         "sliding": window,

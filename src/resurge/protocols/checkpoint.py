@@ -34,7 +34,11 @@ def candidates(published: Iterable[CheckpointRecord]) -> list[CheckpointRecord]:
 
 
 def retention(published: Sequence[CheckpointRecord], keep: int) -> Retention:
-    """Keep the newest checkpoints, and every journal record that a restart from the oldest of them would need."""
+    """Keep the newest checkpoints, and every journal record that a restart from the oldest of them would need.
+
+    Until there are as many as are kept, the beginning of the job is the oldest.
+    """
     ordered = candidates(published)
     kept, dropped = tuple(ordered[:keep]), tuple(ordered[keep:])
-    return Retention(kept, dropped, min((record.epoch for record in kept), default=0) + 1)
+    oldest = min(record.epoch for record in kept) if len(kept) == keep else 0
+    return Retention(kept, dropped, oldest + 1)

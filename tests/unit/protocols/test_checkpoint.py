@@ -54,10 +54,6 @@ def test_without_checkpoint_nothing_is_forgotten():
     assert retention([], 2).first_epoch == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="retention counts one checkpoint as if it were as many as are kept: the journal before it goes, and with it the only fallback",
-)
 def test_until_there_are_as_many_checkpoints_as_are_kept_the_beginning_is_the_fallback():
     """With two kept, the first checkpoint's predecessor is the empty state, which needs the journal from epoch 1."""
     assert retention([record(4)], 2).first_epoch == 1

@@ -472,10 +472,6 @@ def test_where_no_checkpoint_is_whole_the_job_refuses_rather_than_lose_input(ben
     assert_same_output(bench.shown(), shown)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="resumption finds no whole checkpoint and no planned epoch, and begins at epoch 0 instead of refusing (_refuse_gap)",
-)
 def test_a_damaged_only_checkpoint_without_journal_after_it_is_refused(bench: Bench) -> None:
     """With one checkpoint kept, an orderly stop leaves nothing else to begin from."""
     finish(bench.engine(topology(bench.sink), checkpoints_kept=1), drain=False)
@@ -485,10 +481,6 @@ def test_a_damaged_only_checkpoint_without_journal_after_it_is_refused(bench: Be
         finish(bench.engine(topology(bench.sink), checkpoints_kept=1), drain=False)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="after the first checkpoint the journal before it is trimmed, although the beginning is the only fallback (retention)",
-)
 def test_a_damaged_first_checkpoint_falls_back_to_the_beginning(bench: Bench, undisturbed: dict[str, pl.DataFrame]) -> None:
     """Until there are two checkpoints, the journal from the first epoch on is the previous one."""
     interrupted(bench, 3)

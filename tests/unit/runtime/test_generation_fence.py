@@ -148,10 +148,6 @@ def test_whatever_journal_write_the_second_driver_comes_between_the_output_is_th
             )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="after its checkpoint a driver reads the older manifest to see what may go; a second driver may have removed it",
-)
 def test_a_driver_superseded_right_after_its_checkpoint_says_so(tmp_path: Path) -> None:
     """It must not blame a missing file that the other driver was right to remove."""
     writes = journal_writes(tmp_path / "counted")

@@ -1,9 +1,10 @@
 """Publish global checkpoints, and forget what they make needless."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from resurge.connectors.contracts import Offset
-from resurge.errors import JobError
+from resurge.errors import CorruptFileError, JobError
 from resurge.model.names import Partition
 from resurge.protocols.checkpoint import CheckpointRecord, retention
 from resurge.runtime.storage import checkpoint_store
@@ -27,15 +28,26 @@ class Checkpoints:
     def publish(self, manifest: CheckpointManifest) -> None:
         """Write the manifest, name it in the journal, and trim journal and older checkpoints."""
         record = checkpoint_store.publish(self.store, manifest)
+        keep = retention([*self.published, record], self.kept)
+        # Read before the journal names the new checkpoint: afterwards another driver may have taken over and removed them.
+        older = self._older(keep.kept, record)
         self.journal.append(CheckpointPublished(record.epoch, record.manifest, record.checksum))
-        self.published.append(record)
-        keep = retention(self.published, self.kept)
+        self.published = list(reversed(keep.kept))
         self.journal.trim(keep.first_epoch)
-        manifests = [manifest if r.epoch == manifest.epoch else checkpoint_store.read_manifest(self.store, r) for r in keep.kept]
-        self.oldest_reached = dict(min(manifests, key=lambda kept: kept.epoch).reached)
+        if older is None:
+            return
+        manifests = [manifest, *older]
+        if len(manifests) == self.kept:
+            self.oldest_reached = dict(min(manifests, key=lambda kept: kept.epoch).reached)
         checkpoint_store.forget(self.store, keep.dropped, manifests, manifest.epoch)
         checkpoint_store.forget_outcomes(self.store, keep.first_epoch)
-        self.published = list(reversed(keep.kept))
+
+    def _older(self, kept: Iterable[CheckpointRecord], newest: CheckpointRecord) -> list[CheckpointManifest] | None:
+        """The manifests of the older checkpoints that are kept; None if one is damaged: then nothing is removed."""
+        try:
+            return [checkpoint_store.read_manifest(self.store, record) for record in kept if record.epoch != newest.epoch]
+        except CorruptFileError:
+            return None
 
 
 def saved_partitions(reports: list[SlotReport], wanted: list[Partition], epoch: int) -> dict[str, SavedState]:

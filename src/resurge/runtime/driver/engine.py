@@ -4,13 +4,11 @@ Every run begins like a recovery: all partitions are down at the last global che
 up with the journal, and then take new epochs. So a restarted driver, a lost node and a first start are one mechanism.
 """
 
-import hashlib
 import secrets
 import shutil
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from resurge.connectors.contracts import Offset
 from resurge.errors import JobError, ResurgeError
@@ -40,10 +38,12 @@ from resurge.runtime.storage.checkpoint_store import CheckpointManifest
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.job_store import claim
 from resurge.runtime.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Journal
+from resurge.runtime.storage.node_store import job_name
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import EpochWork, SlotReport
 from resurge.runtime.worker.packets import merge_maxima
 from resurge.scheduling import everything_down, schedule
+from resurge.telemetry.events import JobStopped
 from resurge.telemetry.log import TelemetryLog
 
 MOST_EPOCHS_PER_STEP = 16
@@ -74,6 +74,7 @@ class Engine:
         self.catch_up_s: float | None = None
         self.epoch_s = self.attempt_s = 0.0
         self.replays = 0
+        self.is_started = False
 
     def _is_chained(self) -> bool:
         """Chains of operators need their partitions together, so they are for a single node only."""
@@ -84,7 +85,7 @@ class Engine:
         claim(self.store, self.topology)
         self.journal.read()
         generation = self.journal.take_over()
-        self._name_job(generation)
+        self.job = job_name(self.store.url, generation, self.options.local_root)
         found = resumption(self.store, self.journal.records())
         self.sources = Sources(self.topology, self.store)
         self.sources.begin(self.runner)
@@ -93,14 +94,8 @@ class Engine:
         self._adopt(found)
         self.story = Story(self.telemetry, self.program, self.ledger)
         self.story.started(self, found)
+        self.is_started = True
         self._catch_up_with_journal()
-
-    def _name_job(self, generation: int) -> None:
-        """Name this run, and remove what killed drivers of the same job left in the local store of this machine."""
-        place = hashlib.sha256(self.store.url.encode()).hexdigest()[:10]
-        for left in Path(self.options.local_root).glob(f"resurge-{place}-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        self.job = f"{place}-{generation}"
 
     def _adopt(self, found: Resumption) -> None:
         checkpoint = found.checkpoint
@@ -357,7 +352,8 @@ class Engine:
         self.versions.checkpoint = saved
         self.versions.drop_buffers()
         self.ledger.forget_before(epoch + 1)
-        self.sources.commit(self.checkpoints.oldest_reached)
+        if self.checkpoints.oldest_reached:
+            self.sources.commit(self.checkpoints.oldest_reached)
         self.story.checkpointed(before, self.facts, time.monotonic() - started)
 
     # The loop
@@ -377,19 +373,25 @@ class Engine:
     def close(self, reason: str = "") -> None:
         """Checkpoint what the last epochs changed, unless the job failed, and let go of everything."""
         try:
-            if not reason and self.options.checkpoint_interval and self.facts.head > self.facts.checkpoint:
+            if not reason and self.is_started and self.options.checkpoint_interval and self.facts.head > self.facts.checkpoint:
                 self.checkpoint()
         finally:
+            self._let_go()
+            self.telemetry.write(JobStopped(time.time(), self.facts.head if self.is_started else 0, reason))
+
+    def _let_go(self) -> None:
+        """Release what was opened; a start that failed has opened only part of it."""
+        if self.is_started:
             self.sources.stop()
-            self.runner.close()
+        self.runner.close()
+        if self.job:
             shutil.rmtree(self._local_folder(), ignore_errors=True)
-            self.story.stopped(self.facts, reason)
 
 
 def run_until_done(engine: Engine, *, epochs: int | None = None, until_idle: bool = False, drain: bool = False) -> None:
     """Start, run and close an engine, whatever happens in between."""
-    engine.start()
     try:
+        engine.start()
         engine.run(epochs, until_idle=until_idle, drain=drain)
     except (ResurgeError, KeyboardInterrupt) as error:
         engine.close(str(error) or type(error).__name__)

@@ -42,7 +42,7 @@ def resumption(store: DurableStore, records: list[Record]) -> Resumption:
     plans = {record.epoch: record for record in records if isinstance(record, EpochPlanned)}
     commits = {record.epoch: record for record in records if isinstance(record, EpochCommitted)}
     after = [plans[epoch] for epoch in sorted(plans) if epoch > since]
-    _refuse_gap(store, since, [plan.epoch for plan in after])
+    _refuse_gap(store, since, [plan.epoch for plan in after], begins_anew=bool(published) and checkpoint is None)
     committed = {epoch: commit for epoch, commit in commits.items() if epoch > since}
     return Resumption(checkpoint, after, committed, trusted, dict(checkpoint.reached) if checkpoint else {}, warnings, records)
 
@@ -65,10 +65,12 @@ def _newest_whole(
     return None, []
 
 
-def _refuse_gap(store: DurableStore, since: int, epochs: list[int]) -> None:
-    """After a checkpoint the journal must go on with the very next epoch, or input would be lost."""
-    if epochs and epochs != list(range(since + 1, since + 1 + len(epochs))):
+def _refuse_gap(store: DurableStore, since: int, epochs: list[int], *, begins_anew: bool) -> None:
+    """After a checkpoint, or the beginning, the journal must go on with the very next epoch, or input would be lost."""
+    is_missing = begins_anew and not epochs
+    if is_missing or epochs != list(range(since + 1, since + 1 + len(epochs))):
+        there = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else "no epochs"
         raise CorruptFileError(
-            f"the journal at {store.url} has epochs {epochs[0]} to {epochs[-1]}, but the newest usable state is of epoch {since}; "
+            f"the journal at {store.url} has {there}, but the newest usable state is of epoch {since}; "
             "expected the epochs in between: restore the checkpoint files from a copy, or start a new job"
         )

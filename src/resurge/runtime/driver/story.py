@@ -149,7 +149,3 @@ class Story:
     def waiting(self, facts: Facts) -> None:
         """There is no node."""
         self.telemetry.write(events.WaitingForNodes(time.time(), facts.head))
-
-    def stopped(self, facts: Facts, reason: str) -> None:
-        """The driver ended."""
-        self.telemetry.write(events.JobStopped(time.time(), facts.head, reason))

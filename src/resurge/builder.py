@@ -19,7 +19,7 @@ from resurge.operators.join import IntervalJoin
 from resurge.operators.keyed_process import KeyedProcess, TableProcess
 from resurge.operators.maintain import Maintain
 from resurge.operators.sessions import SessionWindow
-from resurge.operators.stateless import BadRows, SourceOperator, Transform, Union
+from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform, Union
 from resurge.operators.top_k import TopK
 from resurge.operators.windows import LateRows, Window, WindowSpan
 
@@ -137,19 +137,20 @@ class Stream:
         size_us = positive_microseconds(size, f"the size of {described}")
         slide_us = size_us if slide is None else positive_microseconds(slide, f"the slide of {described}")
         span = WindowSpan(size_us, slide_us, microseconds(lateness, f"the lateness of {described}"))
-        made = self._add(Window(name, (self.name,), _columns(key), span, checked_aggregates(aggregates, described), emit))
-        return WindowStream(made.builder, made.name)
+        return self._add_with_side(
+            Window(name, (self.name,), _columns(key), span, checked_aggregates(aggregates, described), emit)
+        )
 
     def session(
         self, name: str, gap: Duration, *, key: Columns, lateness: Duration = 0, emit: str = "update", **aggregates: Aggregate
-    ) -> "Stream":
+    ) -> "WindowStream":
         """Aggregates per key and session: rows less than `gap` apart belong together."""
         described = f"session window {name!r}"
         gap_us = positive_microseconds(gap, f"the gap of {described}")
         late_us = microseconds(lateness, f"the lateness of {described}")
         parts = checked_aggregates(aggregates, described)
         time = self.shape.time_column(described)
-        return self._add(SessionWindow(name, (self.name,), _columns(key), time, gap_us, parts, late_us, emit))
+        return self._add_with_side(SessionWindow(name, (self.name,), _columns(key), time, gap_us, parts, late_us, emit))
 
     def join(
         self,
@@ -161,13 +162,13 @@ class Stream:
         window: Duration | None = None,
         lateness: Duration = 0,
         how: str = "inner",
-    ) -> "Stream":
+    ) -> "WindowStream":
         """Rows of both streams with equal keys, at most `within` apart, or in the same tumbling `window`."""
         apart = None if within is None else microseconds(within, f"within of join {name!r}")
         span = None if window is None else positive_microseconds(window, f"the window of join {name!r}")
         late_us = microseconds(lateness, f"the lateness of join {name!r}")
         times = (self.shape.event_time, other.shape.event_time)
-        return self._add(IntervalJoin(name, (self.name, other.name), _columns(on), times, apart, span, late_us, how))
+        return self._add_with_side(IntervalJoin(name, (self.name, other.name), _columns(on), times, apart, span, late_us, how))
 
     def top_k(
         self,
@@ -180,10 +181,12 @@ class Stream:
         descending: bool = True,
         expire: str | None = None,
         lateness: Duration = 0,
-    ) -> "Stream":
+    ) -> "WindowStream":
         """The k rows with the largest (or smallest) `by` of each group; a later row of the same identity replaces the earlier."""
         late_us = microseconds(lateness, f"the lateness of top_k {name!r}")
-        return self._add(TopK(name, (self.name,), _columns(per), by, k, _columns(identity), descending, expire, late_us))
+        return self._add_with_side(
+            TopK(name, (self.name,), _columns(per), by, k, _columns(identity), descending, expire, late_us)
+        )
 
     def process(
         self,
@@ -250,18 +253,24 @@ class Stream:
     def _add(self, operator: Operator) -> "Stream":
         return self.builder._add(operator)
 
+    def _add_with_side(self, operator: Operator) -> "WindowStream":
+        made = self.builder._add(operator)
+        return WindowStream(made.builder, made.name)
+
 
 @dataclass(frozen=True)
 class WindowStream(Stream):
-    """The output of a window, which also has a side output of late rows."""
+    """The output of an operator that may come too late for some rows: these are a side output."""
 
-    def late_rows(self, name: str) -> Stream:
-        """The input rows that came too late for every window, as a stream of their own."""
-        window = self.builder._operators[self.name]
-        if not isinstance(window, Window):
-            raise TopologyError(f"{self.name!r} is not a window")
-        given = self.builder._shapes[window.inputs[0]]
-        return self._add(LateRows(name, window.inputs, window.span, given.time_column(f"window {self.name!r}")))
+    def late_rows(self, name: str, side: int = 0) -> Stream:
+        """The input rows that came too late, as a stream of their own; `side` is the input, where there are two."""
+        operator = self.builder._operators[self.name]
+        if not 0 <= side < len(operator.inputs):
+            raise TopologyError(f"late rows of {self.name!r}: side is {side}; expected 0 to {len(operator.inputs) - 1}")
+        given = self.builder._shapes[operator.inputs[side]]
+        if isinstance(operator, Window):
+            return self._add(LateRows(name, operator.inputs, operator.span, given.time_column(f"window {self.name!r}")))
+        return self._add(LateSide(name, (self.name,), given, side))
 
 
 def _names(streams: Sequence[Stream]) -> tuple[str, ...]:

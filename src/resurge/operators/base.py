@@ -11,6 +11,8 @@ from resurge.model.operator import Operator, StreamShape
 from resurge.operators.coding import Coded, coded
 from resurge.operators.state import State, TableDelta, TableSpec
 
+ROW = "__row"
+
 
 @dataclass(frozen=True)
 class EpochContext:
@@ -49,11 +51,24 @@ class Batch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one partition made of one epoch."""
+    """What one partition made of one epoch; `late` has the late rows of each input, where the operator tells them apart."""
 
     output: pl.DataFrame
     changes: Mapping[str, TableDelta] = field(default_factory=dict)
     late_rows: int = 0
+    late: tuple[pl.DataFrame, ...] = ()
+
+
+def numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with their numbers, so that `left_out` can tell which are missing later."""
+    return rows.with_row_index(ROW)
+
+
+def left_out(rows: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+    """The rows whose numbers are not among the kept ones: the late rows."""
+    if kept.height == rows.height:
+        return rows.clear()
+    return rows.filter(~pl.int_range(pl.len()).is_in(kept.get_column(ROW).cast(pl.Int64).implode()))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
 from resurge.operators.combining import time_us
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
 
@@ -189,8 +189,8 @@ class IntervalJoin(StatefulOperator):
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Match the epoch's rows with those in state and with one another, and close what the watermark has passed."""
         judged, closing = self._horizon(context.watermark_us), self._horizon(context.closing_us)
-        left, right = (self._timely(batch.frame, time, judged) for batch, time in zip(inputs, self.times, strict=True))
-        late_rows = sum(batch.frame.height for batch in inputs) - left.height - right.height
+        left, right = (self._timely(numbered(batch.frame), time, judged) for batch, time in zip(inputs, self.times, strict=True))
+        late = left_out(inputs[0].frame, left), left_out(inputs[1].frame, right)
         left = self._numbered(left if self.how == "left" else left.drop_nulls(self.on), state["left_counts"])
         right = self._numbered(right.drop_nulls(self.on), state["right_counts"])
         right = right.rename(self._right_names(inputs[0].schema, inputs[1].schema)).select(*state["right_rows"].spec.schema)
@@ -203,7 +203,9 @@ class IntervalJoin(StatefulOperator):
         if self.how == "left":
             changes["unmatched"] = self._unmatched(state["unmatched"], left, pl.concat(pieces), closing)
             pieces.append(self._given_up(state, left, changes["unmatched"], closing))
-        return Outcome(pl.concat([self._output(piece, inputs) for piece in pieces]), changes, late_rows)
+        return Outcome(
+            pl.concat([self._output(piece, inputs) for piece in pieces]), changes, sum(rows.height for rows in late), late
+        )
 
     def _horizon(self, watermark_us: int | None) -> int | None:
         """The time before which rows are no longer waited for."""

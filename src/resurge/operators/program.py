@@ -14,7 +14,7 @@ from resurge.model.operator import Operator, StreamShape
 from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner, shared
-from resurge.operators.stateless import BadRows, SourceOperator, Transform, Union
+from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform, Union
 
 Delays = tuple[tuple[str, int], ...]
 
@@ -142,7 +142,7 @@ class _Compiler:
             self.branches[operator.name] = [self._node(operator, 0, None, None, ((operator.name, operator.watermark_us),))]
         elif isinstance(operator, Union):
             self.branches[operator.name] = [number for name in operator.inputs for number in self.branches[name]]
-        elif isinstance(operator, StatelessOperator | BadRows):
+        elif isinstance(operator, StatelessOperator | BadRows | LateSide):
             parents = self.branches[operator.inputs[0]]
             # All branches have one watermark: which rows of a union are late does not depend on where they come from.
             delays = self._delays(parents)

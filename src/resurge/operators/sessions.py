@@ -16,7 +16,7 @@ from resurge.operators.aggregates import (
     partial_expressions,
     partial_schema,
 )
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
 from resurge.operators.combining import time_us
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
 from resurge.operators.windows import EMIT_MODES, END, START
@@ -103,7 +103,7 @@ class SessionWindow(StatefulOperator):
         closed_to = None if context.closing_us is None else context.closing_us - self.lateness_us
         touched = self._touched(rows, state["due"], closed_to)
         before = _sessions_of(state["sessions"], touched)
-        timely = self._timely(rows, touched, before, context.watermark_us)
+        timely = self._timely(numbered(rows), touched, before, context.watermark_us)
         after = self._merged(before, self._new_sessions(timely, _part_types(state["sessions"])))
         is_open = pl.lit(True) if closed_to is None else pl.col(_LAST) + self.gap_us > closed_to
         changed = after.filter(pl.col(_IS_NEW) | ~is_open).select(_KEY).unique()
@@ -113,7 +113,8 @@ class SessionWindow(StatefulOperator):
             "sessions": self._session_changes(touched, changed, remaining),
             "due": self._due_changes(touched, before.join(changed, on=_KEY, how="semi"), remaining, closed_to),
         }
-        return Outcome(self._output(emitted, touched), changes, rows.height - timely.height)
+        late = left_out(rows, timely)
+        return Outcome(self._output(emitted, touched), changes, late.height, (late,))
 
     def _touched(self, rows: pl.DataFrame, due: KeyedTable, closed_to: int | None) -> pl.DataFrame:
         """The keys of the rows in order of appearance, then those with sessions to close in the key's order; numbered."""

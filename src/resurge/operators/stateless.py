@@ -58,6 +58,23 @@ class BadRows(Operator):
 
 
 @dataclass(frozen=True)
+class LateSide(Operator):
+    """The late rows of one input of a keyed operator that tells them apart itself, as a stream of their own."""
+
+    given: StreamShape
+    side: int = 0
+
+    @property
+    def determinism(self) -> Determinism:
+        """Which rows are late depends on the watermarks, which are logged."""
+        return Determinism.DETERMINISTIC
+
+    def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
+        """That of the keyed operator's input."""
+        return self.given
+
+
+@dataclass(frozen=True)
 class Transform(StatelessOperator):
     """map, filter or flat_map: a function on a table, or Polars expressions."""
 

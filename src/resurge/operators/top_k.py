@@ -11,7 +11,7 @@ import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
 from resurge.operators.combining import time_us
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
 
@@ -93,14 +93,16 @@ class TopK(StatefulOperator):
         """Replace rows, rank the groups they belong to again, and forget groups that the watermark has passed."""
         given = inputs[0].frame
         columns = list(state["rows"].spec.schema)
-        timely = self._timely(given, self._low(context.watermark_us)).select(columns)
+        in_time = self._timely(numbered(given), self._low(context.watermark_us))
+        late = left_out(given, in_time)
+        timely = in_time.select(columns)
         newest = timely.unique(subset=list(state["rows"].spec.key), keep="last", maintain_order=True)
         low = self._low(context.closing_us)
         changed = self._changed(state, newest)
         kept = [rows if low is None else rows.filter(pl.col(_EXPIRE) >= low) for rows in (newest, changed)]
         changes = {"rows": TableDelta(kept[0], low=low), "ranking": TableDelta(kept[1].drop(_GROUP), low=low)}
         output = changed.select(*self.per, RANK, *self._others(inputs[0].schema))
-        return Outcome(output, changes, given.height - timely.height)
+        return Outcome(output, changes, late.height, (late,))
 
     def _low(self, watermark_us: int | None) -> int | None:
         """Groups whose time lies before this are forgotten."""

@@ -16,7 +16,7 @@ from resurge.model.operator import Determinism, Operator
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
 from resurge.operators.program import Node, Program
-from resurge.operators.stateless import BadRows, SourceOperator
+from resurge.operators.stateless import BadRows, LateSide, SourceOperator
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.worker.messages import (
@@ -63,6 +63,7 @@ class LevelTask:
         self.buffer = PacketWriter()
         self.kept = [frozenset(plan.buffered.get(e.number, ()) if level else ()) for e in self.program.exchanges]
         self.queries = _queries_by_node(self.program)
+        self.late: dict[int, tuple[pl.DataFrame, ...]] = {}
 
     def run(self) -> list[bytes]:
         """Packets for the next level, one per slot; at the last level, the reports of all levels."""
@@ -201,6 +202,9 @@ class LevelTask:
                     ]
                     frames[node.number] = self._advance(node.operator, node, work, inputs, epoch, states, reports[work.key])
                     reports[work.key].cpu_s += time.process_time() - started
+            elif isinstance(node.operator, LateSide):
+                if node.parent in frames and node.parent in self.late:
+                    frames[node.number] = self.late[node.parent][node.operator.side].select(*node.operator.given.schema)
             elif node.parent in frames:
                 frames[node.number] = self._applied(node, frames[node.parent], epoch, group)
         self._send(frames, epoch, group)
@@ -234,6 +238,7 @@ class LevelTask:
         report.rows_in += sum(batch.frame.height for batch in inputs)
         report.rows_out += outcome.output.height
         report.late_rows += outcome.late_rows
+        self.late[node.number] = outcome.late
         return outcome.output
 
     def _batch(

@@ -67,7 +67,7 @@ def throughput(
 def state(
     keys: Annotated[int, typer.Option(min=200_000, help="Keys in the large state.")] = 5_000_000,
     changed: Annotated[int, typer.Option(min=1_000, help="Keys changed per epoch.")] = 20_000,
-    epochs: Annotated[int, typer.Option(min=10, help="Measured epochs per setting.")] = 40,
+    epochs: Annotated[int, typer.Option(min=10, help="Measured epochs per setting.")] = 80,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
 ) -> None:
     """What an epoch costs with a small and a large state, and what checkpoints cost."""

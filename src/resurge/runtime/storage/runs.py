@@ -121,9 +121,14 @@ def save_durably(state: State, writer: SegmentWriter) -> State:
 
 
 def load_state(
-    saved: SavedState, specs: Mapping[str, TableSpec], read: Callable[[RunRef], bytes | memoryview], *, durable: bool
+    saved: SavedState,
+    specs: Mapping[str, TableSpec],
+    read: Callable[[RunRef], bytes | memoryview],
+    *,
+    durable: bool,
+    known: Mapping[str, Run] | None = None,
 ) -> State:
-    """The state that a manifest describes, from the local or the durable store."""
+    """The state that a manifest describes, from the local or the durable store; local runs that are `known` are not read again."""
     tables: dict[str, KeyedTable] = {}
     for name, spec in specs.items():
         table = saved.get(name)
@@ -135,6 +140,10 @@ def load_state(
             place = kept.durable if durable else kept.local
             if place is None:
                 raise CorruptFileError(f"a run of table {name!r} has no place in the {'durable' if durable else 'local'} store")
+            found = known.get(place) if known and not durable else None
+            if found is not None:
+                runs.append(replace(found, durable=kept.durable))
+                continue
             reference = RunRef.decode(place, kept.highest_bucket)
             run = load_run(read(reference), reference, spec, verify=durable)
             runs.append(replace(run, local=None if durable else kept.local, durable=kept.durable))

@@ -69,15 +69,18 @@ class PartitionStates:
         if work.segment is not None and cached is not None and cached.segment == work.segment:
             state = cached.state
         else:
-            state = self._loaded(work)
+            state = self._loaded(work, cached)
         self.states[work.key] = state
         return state
 
-    def _loaded(self, work: PartitionWork) -> State:
+    def _loaded(self, work: PartitionWork, older: _Cached | None) -> State:
         specs = table_specs(self.program, work.operator)
         if work.segment is not None:
             saved = self.store.manifest(work.segment)[_name(work.key)]
-            return load_state(saved, specs, self.store.run, durable=False)
+            # Another process ran the partition meanwhile; most of its runs are the ones that this process has already.
+            tables = older.state.values() if older is not None else ()
+            known = {run.local: run for table in tables for run in table.runs if run.local is not None}
+            return load_state(saved, specs, self.store.run, durable=False, known=known)
         if work.restore is not None and self.durable is not None:
             return load_state(work.restore, specs, self._read_durable, durable=True)
         return {name: KeyedTable(spec) for name, spec in specs.items()}

@@ -159,7 +159,7 @@ class DataFrameReader:
         if number in log.numbers():
             return
         folder = self._batch_folder(batch_id)
-        # Spark would write instants as 96-bit nanoseconds. This session is the query's own, so the setting stays in it.
+        # Spark would write instants as 96-bit nanoseconds. The Spark session is the query's own, so the setting stays in it.
         batch.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         batch.write.mode("overwrite").parquet(folder)
         ranges = [cut_parquet(range_of(file), parquet_rows(file.path), None) for file in sorted(list_files(folder), key=_by_path)]

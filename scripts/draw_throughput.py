@@ -7,7 +7,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
-SYSTEMS = (("Resurge", "#0b7a75"), ("Structured Streaming, default store", "#b3541e"), ("Structured Streaming, RocksDB", "#d9a68a"))
+SYSTEMS = (
+    ("Resurge", "#0b7a75"),
+    ("Structured Streaming, default store", "#b3541e"),
+    ("Structured Streaming, RocksDB", "#d9a68a"),
+)
 
 
 def rates(result: dict) -> tuple[float, float, float]:

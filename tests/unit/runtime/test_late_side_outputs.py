@@ -20,7 +20,9 @@ START = datetime(2024, 1, 1)
 def rows(*seconds: int) -> pl.DataFrame:
     """One row per moment, all of one key."""
     times = [START + timedelta(seconds=moment) for moment in seconds]
-    return pl.DataFrame({"at": times, "key": ["a"] * len(seconds), "n": list(seconds)}, schema_overrides={"at": pl.Datetime("us")})
+    return pl.DataFrame(
+        {"at": times, "key": ["a"] * len(seconds), "n": list(seconds)}, schema_overrides={"at": pl.Datetime("us")}
+    )
 
 
 def session(stream: Stream, other: Stream) -> WindowStream:

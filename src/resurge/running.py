@@ -1,7 +1,8 @@
 """Run a topology from Python: `resurge.run` opens what it needs and closes what it opened."""
 
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from resurge.builder import TopologyBuilder
 from resurge.errors import TopologyError
@@ -30,8 +31,8 @@ def run(  # noqa: PLR0913 (all but the topology are options)
 ) -> None:
     """Run a topology until a number of epochs, until there is no input left, or until interrupted.
 
-    With `checkpoint`, the next run with the same place goes on where this one ended. A Spark session that runs already is
-    used and left running.
+    With `checkpoint`, the next run with the same place goes on where this one ended; without, nothing is left of the job but
+    its output. A Spark session that runs already is used and left running.
 
     >>> import polars as pl, resurge
     >>> sink = resurge.MemorySink()
@@ -45,21 +46,20 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     built = topology.build() if isinstance(topology, TopologyBuilder) else topology
     if not isinstance(built, Topology):
         raise TopologyError(f"run got {topology!r}; expected a Topology or a TopologyBuilder")
-    options = RunOptions(
-        str(checkpoint) if checkpoint is not None else tempfile.mkdtemp(prefix="resurge-job-"),
-        interval_s=interval_seconds(interval),
-        checkpoint_interval=checkpoint_interval,
-        max_rows_per_epoch=max_rows_per_epoch,
-        strategy=strategy,
-    )
-    found = _running_session()
-    spark = open_session(master, f"resurge {built.name}")
-    try:
-        with TelemetryLog(Path(telemetry) if telemetry is not None else None) as log:
-            run_until_done(Engine(built, SparkRunner(spark), options, log), epochs=epochs, until_idle=until_idle, drain=drain)
-    finally:
+    with ExitStack() as opened:
+        options = RunOptions(
+            str(checkpoint) if checkpoint is not None else opened.enter_context(TemporaryDirectory(prefix="resurge-job-")),
+            interval_s=interval_seconds(interval),
+            checkpoint_interval=checkpoint_interval,
+            max_rows_per_epoch=max_rows_per_epoch,
+            strategy=strategy,
+        )
+        found = _running_session()
+        spark = open_session(master, f"resurge {built.name}")
         if not found:
-            spark.stop()
+            opened.callback(spark.stop)
+        log = opened.enter_context(TelemetryLog(Path(telemetry) if telemetry is not None else None))
+        run_until_done(Engine(built, SparkRunner(spark), options, log), epochs=epochs, until_idle=until_idle, drain=drain)
 
 
 def interval_seconds(interval: Duration) -> float:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from resurge.model.hashtag_topology import PRIORITIES
 from resurge.scheduling import STRATEGIES
 from resurge.simulator.run import Outcome, simulate
 from resurge.simulator.scenarios import SCENARIOS
-from resurge.simulator.workload import HASHTAG_PRIORITIES
 from resurge.telemetry.events import NodeJoined, NodeLost, RecoveryPlanned
 
 FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
@@ -77,6 +77,6 @@ def test_the_most_valuable_queries_are_chosen_first() -> None:
     outcome = simulate("eight-of-ten", 1)
     joined_s = next(event.at_s for event in outcome.events if isinstance(event, NodeJoined))
     plans = [event.queries for event in outcome.events if isinstance(event, RecoveryPlanned) and event.at_s >= joined_s]
-    priorities = [HASHTAG_PRIORITIES[query.rsplit("/", 1)[0]] for query in plans[0]]
-    assert sum(priorities) / len(priorities) > sum(HASHTAG_PRIORITIES.values()) / len(HASHTAG_PRIORITIES)
+    priorities = [PRIORITIES[query.rsplit("/", 1)[0]] for query in plans[0]]
+    assert sum(priorities) / len(priorities) > sum(PRIORITIES.values()) / len(PRIORITIES)
     assert len(plans) > 2

@@ -1,23 +1,27 @@
 """The simulated study: every strategy sees the same failure, and comes back from it."""
 
-from resurge.experiments.hashtags import MAINTAINED, PRIORITIES, WINDOWS_S
-from resurge.simulator import workload
-from resurge.simulator.study import STUDIED, Study, simulated_study
-from resurge.telemetry.events import EpochFinished, NodeJoined, NodeLost, QueriesChanged
+from itertools import pairwise
+
+from resurge.experiments.correlated_failure import STRATEGIES, FailureStudy
+from resurge.model.scenes import DOWNSTREAM, UPSTREAM, Scene
+from resurge.report.correlated_failure import summarise
+from resurge.simulator.study import Study, simulated_study
+from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodesKilled, QueriesChanged
+
+ARRIVALS_S = tuple(15.0 + 6 * index for index in range(8))
 
 
-def test_the_simulated_topology_is_the_real_one() -> None:
-    """The same operators, inputs and priorities as the job that runs on Spark."""
-    assert tuple(WINDOWS_S) == workload.HASHTAG_WINDOWS
-    assert dict(MAINTAINED) == workload.HASHTAG_MAINTAINED
-    assert dict(PRIORITIES) == workload.HASHTAG_PRIORITIES
+def played(*scenes: Scene, nodes: int = 10, partitions: int = 15) -> dict[str, list[Event]]:
+    """The scenes' telemetry."""
+    runs = simulated_study({"scenes": scenes}, nodes, partitions, seed=1)["scenes"]
+    return {name: list(events) for name, events in runs.items()}
 
 
 def test_every_strategy_loses_the_same_nodes_and_brings_all_queries_back() -> None:
     """Eight of ten nodes, at once or one after another."""
     for gap_s in (0.0, 2.0):
-        runs = simulated_study(partitions=30, study=Study(gap_s=gap_s))
-        assert tuple(runs) == STUDIED
+        runs = played(*FailureStudy(arrivals_s=ARRIVALS_S, gap_s=gap_s).strategies(), partitions=30)
+        assert tuple(runs) == STRATEGIES
         lost = {strategy: {e.node for e in events if isinstance(e, NodeLost)} for strategy, events in runs.items()}
         assert len(lost["incremental"]) == 8
         assert all(nodes == lost["incremental"] for nodes in lost.values())
@@ -29,14 +33,50 @@ def test_every_strategy_loses_the_same_nodes_and_brings_all_queries_back() -> No
 
 def test_replacements_come_when_told() -> None:
     """Seconds after the failure, plus the time to become warm."""
-    events = simulated_study(nodes=4, kill=2, strategies=["incremental"], arrivals_s=[5.0, 9.0])["incremental"]
-    joined = [e.at_s for e in events if isinstance(e, NodeJoined)]
+    events = played(Scene("two", "incremental", 2, (5.0, 9.0)), nodes=4)["two"]
+    killed = next(e.at_s for e in events if isinstance(e, NodesKilled))
+    joined = [e.at_s - killed for e in events if isinstance(e, NodeJoined)]
+    warm_s = Study().warm_up_s
     assert len(joined) == 2
-    assert 48.5 <= joined[0] < joined[1]
+    assert 5.0 + warm_s <= joined[0] < joined[1]
+
+
+def test_incremental_wins() -> None:
+    """With too few nodes left, the most valuable query is back long before blocking's, and less is out of order for less long."""
+    runs = played(*FailureStudy(arrivals_s=ARRIVALS_S, chosen=("incremental", "blocking", "eager")).strategies())
+    ours, blocking, eager = (summarise(events) for events in runs.values())
+    assert ours["first_back_s"] <= blocking["first_back_s"] / 3
+    assert ours["outage_area"] <= 0.6 * blocking["outage_area"]
+    assert ours["outage_area"] <= 0.6 * eager["outage_area"]
+
+
+def test_queries_come_back_in_order_of_value() -> None:
+    """What comes back later is worth no more per query, as long as it needs as much."""
+    events = played(*FailureStudy(arrivals_s=ARRIVALS_S, chosen=("incremental",)).strategies())["incremental"]
+    assert len([e for e in events if isinstance(e, QueriesChanged) and e.back]) > 3
 
 
 def test_eager_falls_behind_while_nodes_are_missing() -> None:
     """Two nodes with the work of ten: each epoch leaves more input waiting than the one before."""
-    runs = simulated_study(strategies=["eager", "incremental"], arrivals_s=[60.0 + wait for wait in range(8)])
+    late = tuple(60.0 + wait for wait in range(8))
+    runs = played(*(Scene(name, name, 8, late) for name in ("eager", "incremental")))
     worst = {name: max(e.lag_rows or 0 for e in run if isinstance(e, EpochFinished)) for name, run in runs.items()}
     assert worst["eager"] > 4 * worst["incremental"]
+
+
+def test_a_failure_downstream_leaves_the_windows_alone() -> None:
+    """Nodes are chosen by what they hold: upstream takes every query down, downstream leaves the windows' own."""
+    runs = played(*(Scene(place, "incremental", 4, ARRIVALS_S[:4], place) for place in (UPSTREAM, DOWNSTREAM)))
+    down = {
+        place: {query.split("/")[0] for e in events if isinstance(e, QueriesChanged) for query in e.down}
+        for place, events in runs.items()
+    }
+    assert len(down[UPSTREAM]) == 15
+    assert not down[DOWNSTREAM] & {"O1", "O2", "O3", "O4"}
+
+
+def test_kills_one_after_another_are_apart() -> None:
+    """As far apart as the scene says."""
+    events = played(Scene("turns", "incremental", 3, (), gap_s=4.0))["turns"]
+    moments = [e.at_s for e in events if isinstance(e, NodesKilled)]
+    assert [round(later - earlier, 6) for earlier, later in pairwise(moments)] == [4.0, 4.0]

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from resurge.experiments.correlated_failure import arrivals
+from resurge.model.scenes import Scene
 from resurge.scheduling import STRATEGIES
-from resurge.simulator.faults import Schedule, arrival_times_s, drawn_arrivals_s, lanl_schedule, spot_schedule
+from resurge.simulator.faults import Schedule, drawn_arrivals_s, lanl_schedule, spot_schedule
 from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import USUAL_LOAD, Scenario
 from resurge.simulator.study import simulated_study
 from resurge.simulator.workload import hashtag_workload, scaled
 from resurge.telemetry.events import NodeJoined
+from resurge.traces import arrival_times_s
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LANL = DATA / "failures" / "lanl_systems_18_19.csv.gz"
@@ -77,19 +80,12 @@ def test_a_real_spot_cluster_is_recovered_from(strategy: str) -> None:
     assert simulate(scenario(spot_schedule(needs(SPOT), 60.0, 12), nodes=3), 0, strategy).broken is None
 
 
-def test_arrival_times_are_read_from_a_table_or_a_list(tmp_path: Path) -> None:
-    """A column called seconds, or one number a line."""
-    table, plain = tmp_path / "table.csv", tmp_path / "plain.txt"
-    table.write_text("type,seconds\nsmall,60.5\nlarge,42\n")
-    plain.write_text("60.5\n42\n")
-    assert arrival_times_s(table) == arrival_times_s(plain) == [60.5, 42.0]
-
-
 def test_replacements_come_as_late_as_real_machines_did() -> None:
     """The study draws arrival times from measured start-up times."""
     times_s = arrival_times_s(needs(ARRIVAL))
     assert len(times_s) == 15_000
-    events = simulated_study(nodes=4, kill=2, strategies=["incremental"], seed=3, arrival_times_s=times_s)["incremental"]
+    scene = Scene("two", "incremental", 2, arrivals(2, 3, 0.0, 60.0, needs(ARRIVAL)))
+    events = simulated_study({"scenes": [scene]}, nodes=4, seed=3)["scenes"]["two"]
     joined = [event.at_s for event in events if isinstance(event, NodeJoined)]
     assert len(joined) == 2
     assert drawn_arrivals_s(times_s, 5, random.Random(1)) == drawn_arrivals_s(times_s, 5, random.Random(1))

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 import polars as pl
 import pytest
 
+from resurge.cli.chaos import repeating
 from resurge.experiments import chaos
+from resurge.experiments.failure_schedules import FailureSchedules
 from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.runner import InlineRunner
 from resurge.runtime.driver.spark_runner import SparkRunner
 
 NODES = 4
+SCHEDULES = FailureSchedules(chaos.EPOCHS, NODES)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -36,7 +39,6 @@ def test_killed_and_added_nodes_change_no_output(
     seed: int, arena: tuple[EmbeddedCluster, SparkRunner], wanted: dict[str, pl.DataFrame]
 ) -> None:
     """Every query shows exactly the rows of the failure-free run, each in its epoch."""
-    cluster, runner = arena
-    verdict = chaos.run_seed(cluster, runner, seed, "incremental", NODES, wanted)
-    assert (verdict.lost, verdict.duplicated) == (0, 0), chaos.repeating(seed, NODES, "incremental")
+    verdict = chaos.run_seed(arena, seed, "incremental", SCHEDULES, wanted)
+    assert (verdict.lost, verdict.duplicated) == (0, 0), repeating(seed, NODES, "incremental")
     assert verdict.kills

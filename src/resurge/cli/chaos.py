@@ -1,7 +1,9 @@
-"""resurge chaos: kill nodes of a real cluster at random and compare every row."""
+"""resurge chaos: kill nodes of a real cluster and compare every row."""
 
 import json
+import shlex
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,41 +12,62 @@ from rich.table import Table
 
 from resurge.errors import ClusterError
 
+TRACE_HELP = "Failures of real machines: node, start and end with a header, or milliseconds, add or remove, node. May be gzipped."
+ARRIVALS_HELP = "Start-up times of real machines: a column called seconds, or one number a line. May be gzipped."
+
 
 def chaos(
     seeds: Annotated[int, typer.Option(min=1, help="How many failure schedules: seeds 1 to N.")] = 3,
     nodes: Annotated[int, typer.Option(min=2, max=32, help="Nodes of the embedded cluster.")] = 4,
     strategy: Annotated[str, typer.Option(help="incremental, blocking, eager or source-replay.")] = "incremental",
     seed: Annotated[int | None, typer.Option(help="Only this seed, to repeat a failure.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help=TRACE_HELP)] = None,
+    arrivals: Annotated[Path | None, typer.Option(metavar="FILE", help=ARRIVALS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
 ) -> None:
     """Kill and add nodes of a real Spark cluster by seed, and compare every query's rows with a failure-free run.
 
-    Exit code 0 if nothing was lost and nothing repeated, else 1.
+    Failures are drawn at random; with --trace a seed chooses a burst of failures of real machines. Replacements come after
+    some seconds; with --arrivals after start-up times of real machines. Times of real machines are scaled to fit the run.
+    Exit code 0 if nothing was lost and nothing repeated, 1 if it was, 2 if a file does not fit.
     """
     from resurge.experiments import chaos as experiment
+    from resurge.experiments.failure_schedules import FailureSchedules
     from resurge.scheduling import STRATEGIES
 
     if strategy not in STRATEGIES:
         raise ClusterError(f"the strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")
+    schedules = FailureSchedules.read(experiment.EPOCHS, nodes, trace, arrivals)
     console = Console(stderr=True, quiet=as_json)
     wanted = [seed] if seed is not None else list(range(1, seeds + 1))
 
     def tell(verdict: experiment.Verdict) -> None:
-        bad = verdict.lost or verdict.duplicated
-        console.print(f"seed {verdict.seed}: {verdict.kills} nodes killed, {verdict.lost} lost, {verdict.duplicated} duplicated")
-        if bad:
-            console.print(f"repeat it with: {experiment.repeating(verdict.seed, nodes, strategy)}")
+        found = f"{verdict.kills} nodes killed, {verdict.lost} lost, {verdict.duplicated} duplicated, {verdict.took_s:.0f} s"
+        console.print(f"seed {verdict.seed}: {found}")
+        if verdict.lost or verdict.duplicated:
+            console.print(f"repeat it with: {repeating(verdict.seed, nodes, strategy, trace, arrivals)}", soft_wrap=True)
 
     with console.status(f"{len(wanted)} failure schedules on {nodes} nodes, {strategy}"):
-        result = experiment.chaos(wanted, nodes, strategy, tell)
+        result = experiment.chaos(wanted, schedules, strategy, tell)
     if as_json:
         print(json.dumps(result))
     else:
         table = Table(title=f"chaos on {nodes} nodes, {strategy}")
-        for column in ("seed", "nodes killed", "rows lost", "rows duplicated"):
+        for column in ("seed", "nodes killed", "rows lost", "rows duplicated", "seconds"):
             table.add_column(column, justify="right")
         for row in result["seeds"]:
             table.add_row(*(str(value) for value in row.values()))
         Console().print(table)
     sys.exit(1 if result["lost"] or result["duplicated"] else 0)
+
+
+def repeating(seed: int, nodes: int, strategy: str, trace: Path | None = None, arrivals: Path | None = None) -> str:
+    """The command that repeats a seed.
+
+    >>> repeating(7, 4, "eager", trace=Path("my failures.csv"))
+    "resurge chaos --seed 7 --nodes 4 --strategy eager --trace 'my failures.csv'"
+    """
+    words = ["resurge", "chaos", "--seed", str(seed), "--nodes", str(nodes), "--strategy", strategy]
+    for option, path in (("--trace", trace), ("--arrivals", arrivals)):
+        words += [option, str(path)] if path is not None else []
+    return shlex.join(words)

@@ -4,10 +4,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from resurge.cli.planned import print_json, require_algorithm
 from resurge.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ def command(
     plan = _plan(given, algorithm, deadline_ms, started_s)
     elapsed_ms = round((time.perf_counter() - started_s) * 1000, 3)
     if as_json:
-        import json
-
-        print(json.dumps(_with_elapsed(plan, elapsed_ms)))
+        print_json(plan.to_json(), elapsed_ms)
     else:
         _show(given, plan, elapsed_ms)
 
@@ -70,13 +69,9 @@ def prefer_one_thread() -> None:
 
 
 def _check_options(algorithm: str, deadline_ms: float | None) -> None:
-    from resurge.planning.problem_files import nearest
     from resurge.planning.recovery_schedule import ALGORITHMS
 
-    if algorithm not in ALGORITHMS:
-        raise ProblemError(
-            f"--algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}{nearest(algorithm, ALGORITHMS)}"
-        )
+    require_algorithm(algorithm, ALGORITHMS)
     if deadline_ms is not None and not 0 <= deadline_ms <= LONGEST_DEADLINE_MS:
         raise ProblemError(f"--deadline-ms must be between 0 and {LONGEST_DEADLINE_MS:.0f}, got {deadline_ms}")
 
@@ -89,12 +84,6 @@ def _plan(problem: "RecoveryProblem", algorithm: str, deadline_ms: float | None,
     spent_ms = (time.perf_counter() - started_s) * 1000
     allowed_ms = DEADLINES_MS[algorithm] if deadline_ms is None else deadline_ms
     return plan_by(algorithm, problem, max(0.0, allowed_ms - spent_ms))
-
-
-def _with_elapsed(plan: "RecoveryPlan", elapsed_ms: float) -> dict[str, Any]:
-    fields = plan.to_json()
-    optimal = fields.pop("optimal")
-    return {**fields, "elapsed_ms": elapsed_ms, "optimal": optimal}
 
 
 def _show(problem: "RecoveryProblem", plan: "RecoveryPlan", elapsed_ms: float) -> None:

@@ -1,27 +1,55 @@
-"""What `resurge plan backups` and `resurge plan checkpoints` share: choose the algorithm, time it, print JSON."""
+"""What the subcommands of `resurge plan` share: read the problem, plan, time it, print the plan."""
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
 
 from resurge.errors import ProblemError
 
-Problem = TypeVar("Problem")
-Plan = TypeVar("Plan")
-
 ProblemFile = Annotated[Path, typer.Option("--problem", metavar="FILE", help="JSON problem file, gzipped or not.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 
 
-def timed_plan(algorithms: Mapping[str, Callable[[Problem], Plan]], algorithm: str, problem: Problem) -> tuple[Plan, float]:
-    """Plan with the named algorithm; return the plan and how long it took, in milliseconds."""
+class Planned(Protocol):
+    """What every plan can tell."""
+
+    @property
+    def optimal(self) -> bool | None:
+        """Proven, not proven, or None for a heuristic."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+
+
+Problem = TypeVar("Problem")
+Plan = TypeVar("Plan", bound=Planned)
+
+
+def print_plan(
+    problem_file: Path,
+    algorithm: str,
+    as_json: bool,
+    *,
+    algorithms: Mapping[str, Callable[[Problem], Plan]],
+    read: Callable[[Any], Problem],
+    told: Callable[[Problem, Plan], Iterable[str]],
+) -> None:
+    """Read the problem, plan with the named algorithm, and print the plan as JSON or as `told` tells it to people."""
+    from resurge.planning.problem_files import load
+
+    require_algorithm(algorithm, algorithms)
+    problem = read(load(problem_file))
     started = time.perf_counter()
     plan = algorithms[algorithm](problem)
-    return plan, round((time.perf_counter() - started) * 1000, 3)
+    elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
+    if as_json:
+        print_json(plan.to_json(), elapsed_ms)
+        return
+    print(*told(problem, plan), _verdict(plan.optimal, elapsed_ms), sep="\n")
 
 
 def require_algorithm(algorithm: str, algorithms: Mapping[str, object]) -> None:
@@ -40,7 +68,7 @@ def print_json(document: Mapping[str, Any], elapsed_ms: float) -> None:
     print(json.dumps({**without_verdict, "elapsed_ms": elapsed_ms, "optimal": document["optimal"]}))
 
 
-def verdict(optimal: bool | None, elapsed_ms: float) -> str:
+def _verdict(optimal: bool | None, elapsed_ms: float) -> str:
     """The last line for people."""
     proven = {True: "proven optimal", False: "not proven optimal", None: "a heuristic, no proof"}[optimal]
     return f"{proven}; planned in {elapsed_ms:g} ms"

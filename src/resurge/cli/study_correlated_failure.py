@@ -1,7 +1,8 @@
 """resurge study correlated-failure: the papers' main experiment, on a real cluster or simulated."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -9,16 +10,23 @@ from rich.table import Table
 
 from resurge.errors import ClusterError
 
+FIGURES = ("strategies", "places", "kills", "overhead")
+
 
 def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     nodes: Annotated[int, typer.Option(min=2, help="Nodes of the cluster.")] = 10,
-    kill: Annotated[int, typer.Option(min=1, help="Nodes that die at once.")] = 8,
+    kill: Annotated[int, typer.Option(min=1, help="Nodes that die.")] = 8,
     out: Annotated[Path, typer.Option(help="Where CSV, plots and summary go.")] = Path("out/correlated-failure"),
     simulated: Annotated[bool, typer.Option("--simulated", help="In virtual time, with the same protocol and planner.")] = False,
-    partitions: Annotated[int, typer.Option(min=15, help="Partitions, when simulated.")] = 150,
+    partitions: Annotated[int, typer.Option(min=15, help="Partitions, when simulated.")] = 15,
     strategies: Annotated[str, typer.Option(help="Separated by commas.")] = "incremental,blocking,eager,source-replay,best-case",
-    arrive_from: Annotated[float, typer.Option(min=0, help="First replacement, seconds after the failure.")] = 15.0,
+    figures: Annotated[str, typer.Option(help="Separated by commas: strategies, places, kills, overhead.")] = "strategies",
+    gap: Annotated[float, typer.Option(min=0, help="Seconds between two kills; 0 kills at once.")] = 0.0,
+    arrive_from: Annotated[float, typer.Option(min=0, help="First replacement starts so many seconds after the failure.")] = 15.0,
     arrive_to: Annotated[float, typer.Option(min=0, help="Last replacement, at the latest.")] = 60.0,
+    arrivals: Annotated[
+        Path | None, typer.Option(help="File of start-up times of real machines to draw from, scaled to --arrive-to.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same failure.")] = 1,
 ) -> None:
     """Most nodes die at once, replacements come one by one: relative latency, available queries and outage per strategy."""
@@ -27,32 +35,54 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
     if kill > nodes:
         raise ClusterError(f"--kill is {kill}, but there are {nodes} nodes; expected at most that many")
-    chosen = tuple(name.strip() for name in strategies.split(","))
-    unknown = [name for name in chosen if name not in experiment.STRATEGIES]
-    if unknown:
-        raise ClusterError(f"unknown strategy {unknown[0]!r}; expected some of {', '.join(experiment.STRATEGIES)}")
+    chosen = _chosen("strategy", strategies, experiment.STRATEGIES)
+    drawn = _chosen("figure", figures, FIGURES)
+    moments = experiment.arrivals(kill, seed, arrive_from, arrive_to, arrivals)
+    study = experiment.FailureStudy(nodes, kill, moments, seed, gap, chosen=chosen)
     console = Console(stderr=True)
-    moments = experiment.arrivals(kill, seed, arrive_from, arrive_to)
+    scenes = {figure: getattr(study, figure)() for figure in drawn if figure != "overhead"}
     with console.status("beginning") as status:
         if simulated:
             from resurge.simulator.study import simulated_study
 
-            runs = simulated_study(
-                nodes=nodes, kill=kill, partitions=partitions, strategies=chosen, seed=seed, arrivals_s=moments
-            )
+            runs = simulated_study(scenes, nodes, partitions, seed)
         else:
-            study = experiment.FailureStudy(nodes, kill, moments, seed, chosen=chosen)
-            runs = experiment.run_study(study, out, status.update)
-    kind = "simulated" if simulated else "on a real cluster"
-    summary = write_study(runs, out, f"{kill} of {nodes} nodes die at once, {kind}")
-    table = Table(title=f"{kill} of {nodes} nodes die at once, {kind}")
-    for column in ("strategy", "first query back", "all back", "all at normal latency", "outage area", "falls behind"):
-        table.add_column(column, justify="left" if column == "strategy" else "right")
-    for strategy, row in summary.items():
-        times = (_s(row[name]) for name in ("first_back_s", "all_back_s", "all_available_s"))
-        table.add_row(strategy, *times, f"{row['outage_area']:.0f}", str(row["falls_behind"]))
-    Console().print(table)
+            runs = experiment.run_study(study, scenes, out, status.update)
+    how = f"{kill} of {nodes} nodes die {'one after another' if gap else 'at once'}"
+    heading = f"{how}, {'simulated' if simulated else 'on a real cluster'}"
+    for figure, summary in write_study(runs, out, heading).items():
+        Console().print(_table(heading if figure == "strategies" else figure, summary))
     Console().print(f"written to {out.resolve()}", soft_wrap=True)
+
+
+def _chosen(what: str, given: str, known: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in given.split(","))
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ClusterError(f"unknown {what} {unknown[0]!r}; expected some of {', '.join(known)}")
+    return names
+
+
+def _table(title: str, summary: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=title)
+    columns = (
+        "first back",
+        "all back",
+        "all at normal latency",
+        "outage area",
+        "seen after",
+        "restoring",
+        "catching up",
+        "behind",
+    )
+    table.add_column("run")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, row in summary.items():
+        times = [_s(row[key]) for key in ("first_back_s", "all_back_s", "all_available_s")]
+        apart = [_s(row[key]) for key in ("detected_after_s", "restore_s", "catch_up_s")]
+        table.add_row(name, *times, f"{row['outage_area']:.0f}", *apart, "yes" if row["falls_behind"] else "no")
+    return table
 
 
 def _s(value: float | None) -> str:

@@ -12,7 +12,7 @@ from resurge.errors import SinkError
 
 
 class CallbackSink(Sink):
-    """Calls `function(epoch, frame)` on the driver, in epoch order, also for an epoch without rows.
+    """Calls `function(epoch, frame)` on the driver, in epoch order; an epoch in which the query has no rows makes no call.
 
     Within one process an epoch's rows are given once. After a crash the last epoch may be given again: keep the epoch number
     with what you do with the rows, and skip a number you have already dealt with. While part of a query is being recovered,
@@ -35,7 +35,7 @@ class CallbackSink(Sink):
         return part_with_rows(query, epoch, part, frame)
 
     def publish(self, parts: Sequence[StagedPart]) -> None:
-        new = [part for part in parts if part.epoch > self._last_epochs.get((part.query, part.part), -1)]
+        new = [part for part in parts if part.rows and part.epoch > self._last_epochs.get((part.query, part.part), -1)]
         in_order = sorted(new, key=lambda part: (part.epoch, part.query, part.part))
         for (epoch, query), group in groupby(in_order, key=lambda part: (part.epoch, part.query)):
             self._call(query, epoch, list(group))

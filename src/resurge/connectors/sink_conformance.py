@@ -101,6 +101,19 @@ def publishing_again_shows_once(trial: SinkTrial) -> None:
     trial.expect((1, "p0", 3), (1, "p1", 2))
 
 
+def another_attempt_at_a_shown_epoch_shows_once(trial: SinkTrial) -> None:
+    """An epoch that was shown, then published again from another attempt, must be visible once."""
+    shown = ((1, "p0", 3), (1, "p1", 2))
+    trial.sink.publish([trial.stage(*part, "first") for part in shown])
+    trial.sink.publish([trial.stage(*part, "second") for part in shown])
+    trial.expect(*shown)
+    late = [trial.stage(*part, "third") for part in shown]
+    trial.restart(committed_epoch=1)
+    trial.sink.publish(late)
+    trial.sink.publish([trial.stage(*part, "fourth") for part in shown])
+    trial.expect(*shown)
+
+
 def crash_between_two_parts_loses_nothing(trial: SinkTrial) -> None:
     """After a crash between the publishing of two parts, publishing both must show each once."""
     first, second = trial.stage(1, "p0", 3), trial.stage(1, "p1", 2)
@@ -157,6 +170,7 @@ LAWS: Sequence[Callable[[SinkTrial], None]] = (
     staged_rows_are_not_visible,
     published_rows_are_visible,
     publishing_again_shows_once,
+    another_attempt_at_a_shown_epoch_shows_once,
     crash_between_two_parts_loses_nothing,
     crash_before_publishing_loses_nothing,
     an_abandoned_attempt_is_never_visible,

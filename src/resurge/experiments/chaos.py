@@ -1,7 +1,8 @@
-"""Random kills, multi-kills and additions on a real cluster, by seed; every query's output compared with a failure-free run."""
+"""Kills, multi-kills and additions on a real cluster, by seed; every query's output compared with a failure-free run."""
 
 import random
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ import polars as pl
 
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
-from resurge.experiments.failures import Strike, Striker
+from resurge.experiments.failure_schedules import FailureSchedules
+from resurge.experiments.failures import Striker
 from resurge.experiments.hashtags import Hashtags, hashtags
-from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.driver.cluster import POLL_S, START_TIMEOUT_S, EmbeddedCluster
 from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
@@ -35,26 +37,18 @@ class Verdict:
     kills: int
     lost: int
     duplicated: int
+    took_s: float = 0.0
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, int | float]:
         """As `--json` prints it."""
-        return {"seed": self.seed, "kills": self.kills, "lost": self.lost, "duplicated": self.duplicated}
+        found = {"seed": self.seed, "kills": self.kills, "lost": self.lost, "duplicated": self.duplicated}
+        return {**found, "took_s": round(self.took_s, 1)}
 
 
 def job() -> Hashtags:
     """The 15 queries over a fixed number of posts, cut into the same epochs every time."""
     source = posts(total=EPOCHS * POSTS_PER_EPOCH, posts_per_epoch=POSTS_PER_EPOCH, zipf=1.1, distinct=3_000)
     return hashtags(source, key_groups=KEY_GROUPS)
-
-
-def strikes(seed: int) -> list[Strike]:
-    """The failures of a seed: one to three blows; what is killed is replaced, sooner or later, never by less."""
-    rng = random.Random(seed)
-    found = []
-    for epoch in sorted(rng.sample(range(1, EPOCHS - 1), rng.choice((1, 2, 2, 3)))):
-        kill = rng.choice((1, 1, 2, 2, 3, 4))
-        found.append(Strike(epoch, rng.uniform(0, 1.5), kill, tuple(rng.uniform(0, 4) for _ in range(kill))))
-    return found
 
 
 def shown(run: Hashtags) -> dict[str, pl.DataFrame]:
@@ -93,32 +87,48 @@ def arena(nodes: int) -> Iterator[tuple[EmbeddedCluster, SparkRunner]]:
         yield cluster, runner
 
 
+def replenish(cluster: EmbeddedCluster, runner: SparkRunner, nodes: int) -> None:
+    """As many nodes as every seed begins with, whatever the seed before left; the engine waits until they are warm."""
+    alive = [node.name for node in cluster.nodes() if node.is_alive]
+    # More nodes than asked for would make every later seed slower, and another one than when it is repeated alone.
+    if alive[nodes:]:
+        cluster.kill(*alive[nodes:])
+    wanted = {*alive[:nodes], *(cluster.add(nodes - len(alive)) if len(alive) < nodes else ())}
+    deadline = time.monotonic() + START_TIMEOUT_S
+    # Executors of nodes that were just killed are still counted for a moment.
+    while set(cluster.wait_for(runner.spark, nodes).values()) != wanted and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
 def run_seed(
-    cluster: EmbeddedCluster, runner: SparkRunner, seed: int, strategy: str, nodes: int, wanted: dict[str, pl.DataFrame]
+    arena: tuple[EmbeddedCluster, SparkRunner],
+    seed: int,
+    strategy: str,
+    schedules: FailureSchedules,
+    wanted: dict[str, pl.DataFrame],
 ) -> Verdict:
-    """One failure schedule; afterwards the cluster has its nodes again."""
-    missing = nodes - sum(node.is_alive for node in cluster.nodes())
-    if missing > 0:
-        cluster.add(missing)
-    cluster.wait_for(runner.spark, nodes)
+    """One failure schedule, from a cluster that has all its nodes."""
+    began = time.monotonic()
+    cluster, runner = arena
+    replenish(cluster, runner, schedules.nodes)
     rng = random.Random(f"victims of {seed}")
-    striker = Striker(cluster, strikes(seed), lambda alive, count: rng.sample(sorted(alive), count))
+    striker = Striker(cluster, schedules.strikes(seed), lambda alive, count: rng.sample(sorted(alive), count))
     telemetry = TelemetryLog()
     telemetry.listeners.append(striker.listen)
     try:
         got = execute(runner, strategy, telemetry)
     finally:
         striker.finish()
-    return Verdict(seed, striker.kills, *compare(got, wanted))
+    return Verdict(seed, striker.kills, *compare(got, wanted), time.monotonic() - began)
 
 
-def chaos(seeds: Sequence[int], nodes: int, strategy: str, tell: Callable[[Verdict], None]) -> dict[str, Any]:
+def chaos(seeds: Sequence[int], schedules: FailureSchedules, strategy: str, tell: Callable[[Verdict], None]) -> dict[str, Any]:
     """All seeds, one after another on one cluster."""
     wanted = execute(InlineRunner(2), strategy)
     verdicts = []
-    with arena(nodes) as (cluster, runner):
+    with arena(schedules.nodes) as made:
         for seed in seeds:
-            verdicts.append(run_seed(cluster, runner, seed, strategy, nodes, wanted))
+            verdicts.append(run_seed(made, seed, strategy, schedules, wanted))
             tell(verdicts[-1])
     return {
         "strategy": strategy,
@@ -128,9 +138,4 @@ def chaos(seeds: Sequence[int], nodes: int, strategy: str, tell: Callable[[Verdi
     }
 
 
-def repeating(seed: int, nodes: int, strategy: str) -> str:
-    """The command that repeats a seed."""
-    return f"resurge chaos --seed {seed} --nodes {nodes} --strategy {strategy}"
-
-
-__all__ = ["Verdict", "chaos", "repeating", "run_seed"]
+__all__ = ["EPOCHS", "Verdict", "chaos", "run_seed"]

@@ -3,33 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import duckdb
 import polars as pl
 
 from resurge.builder import TopologyBuilder
 from resurge.connectors.contracts import Sink, Source
 from resurge.connectors.sinks import MemorySink
+from resurge.model.hashtag_topology import MAINTAINED, PRIORITIES
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 
 WINDOWS_S = {"O1": (10, 5), "O2": (20, 5), "O3": (30, 10), "O4": (60, 20)}
-MAINTAINED = {
-    "O5": ("O1",),
-    "O6": ("O2",),
-    "O7": ("O3",),
-    "O8": ("O4",),
-    "O9": ("O1", "O2"),
-    "O10": ("O1", "O3"),
-    "O11": ("O1", "O4"),
-    "O12": ("O2", "O3"),
-    "O13": ("O2", "O4"),
-    "O14": ("O3", "O4"),
-    "O15": ("O1",),
-}
-PRIORITIES = {
-    "O1": 4, "O2": 3, "O3": 2, "O4": 2, "O5": 10, "O6": 5, "O7": 3, "O8": 1,
-    "O9": 8, "O10": 7, "O11": 2, "O12": 4, "O13": 3, "O14": 1, "O15": 6,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,17 +23,24 @@ class Hashtags:
     sinks: Mapping[str, Sink]
 
 
-def hashtags(source: Source, *, key_groups: int = 2, make_sink: Callable[[str], Sink] | None = None) -> Hashtags:
-    """The topology over a source of posts."""
+def hashtags(
+    source: Source,
+    *,
+    key_groups: int = 2,
+    make_sink: Callable[[str], Sink] | None = None,
+    windows_s: Mapping[str, tuple[int, int]] = WINDOWS_S,
+    retention: str = "1m",
+) -> Hashtags:
+    """The topology over a source of posts; windows have a size and a slide, and are maintained for a while."""
     job = TopologyBuilder("hashtags", key_groups=key_groups)
     tags = job.source("posts", source, event_time="time").flat_map("parser", parsed)
-    sinks = {name: make_sink(name) if make_sink else MemorySink() for name in (*WINDOWS_S, *MAINTAINED)}
+    sinks = {name: make_sink(name) if make_sink else MemorySink() for name in (*windows_s, *MAINTAINED)}
     windows = {}
-    for name, (size, slide) in WINDOWS_S.items():
+    for name, (size, slide) in windows_s.items():
         windows[name] = tags.window(name, f"{size}s", f"{slide}s", key="tag", n=count())
         windows[name].query(priority=PRIORITIES[name], sink=sinks[name])
     for name, inputs in MAINTAINED.items():
-        kept = job.maintain(name, *(windows[w] for w in inputs), key="tag", identity="window_start", retention="1m")
+        kept = job.maintain(name, *(windows[w] for w in inputs), key="tag", identity="window_start", retention=retention)
         kept.query(priority=PRIORITIES[name], sink=sinks[name])
     return Hashtags(job.build(), sinks)
 
@@ -70,6 +60,9 @@ def expected(posts: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def _counted(posts: pl.DataFrame, size_s: int, slide_s: int, name: str) -> pl.DataFrame:
+    # Executors import this module for the parser, and need no DuckDB.
+    import duckdb
+
     connection = duckdb.connect()
     connection.register("posts", posts.select(pl.col("time").dt.epoch("us").alias("moment"), "tags").to_arrow())
     counted = connection.sql(

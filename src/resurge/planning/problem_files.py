@@ -26,7 +26,7 @@ def load(path: Path) -> Any:
 
     NaN and infinities are decoded, so that the check of their field can refuse them by name.
     """
-    text = _text(path)
+    text = read_text(path, "problem file", "JSON")
     try:
         return json.loads(text, object_pairs_hook=_object_without_duplicates, parse_constant=float)
     except json.JSONDecodeError as error:
@@ -39,22 +39,23 @@ def load(path: Path) -> Any:
         raise ProblemError(f"problem file {str(path)!r} has a number with too many digits") from None
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path, kind: str, language: str) -> str:
+    """The text of a file of this kind, gzipped or not; the refusals say what was expected."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise ProblemError(f"no such problem file: {str(path)!r}; give the path of a JSON file") from None
+        raise ProblemError(f"no such {kind}: {str(path)!r}; give the path of a {language} file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ProblemError(f"cannot read problem file {str(path)!r}: {reason}") from None
+        raise ProblemError(f"cannot read {kind} {str(path)!r}: {reason}") from None
     try:
         if content.startswith(_GZIP_MAGIC):
             content = gzip.decompress(content)
         return content.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error):
-        raise ProblemError(f"problem file {str(path)!r} is a damaged gzip file; write it again") from None
+        raise ProblemError(f"{kind} {str(path)!r} is a damaged gzip file; write it again") from None
     except UnicodeDecodeError:
-        raise ProblemError(f"problem file {str(path)!r} is not JSON: it is not UTF-8 text") from None
+        raise ProblemError(f"{kind} {str(path)!r} is not {language}: it is not UTF-8 text") from None
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,103 +5,183 @@ partition will itself process that epoch in the same catch-up, it provides it. I
 there is none, the upstream partition is replayed as a shadow, from the last global checkpoint, touching nothing live.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from resurge.model.names import Partition
+from resurge.model.names import NodeId, Partition
 from resurge.protocols.recovery import Facts, Phase
 
+MOST_EPOCHS_PER_STEP = 16
+SHARE_OF_LATENCY = 0.1
 LEAST_EPOCHS_PER_STEP = 2
-"""One live epoch may pass between two steps, so a step of one epoch would never come nearer to the head."""
+"""One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
-Coverage = Mapping[tuple[Partition, Partition], frozenset[int]]
+Pair = tuple[Partition, Partition]
+Coverage = Mapping[Pair, frozenset[int]]
 """The epochs whose output from one partition for another is buffered on a node that is up."""
 
 
 @dataclass(frozen=True)
 class CatchUp:
-    """One bounded step: these epochs, for these partitions, fed by shadows up to an epoch and by buffers after it.
+    """One bounded step: the epochs that each partition takes, and each shadow; and what is sent again from buffers.
 
-    Shadows that are kept go on from where they are; all others begin anew at the last global checkpoint.
+    Everyone goes on from where it is, so that those who are nearest to the head meet it first. A shadow is needed until an
+    epoch; shadows that are kept go on from where they are, all others begin anew at the last global checkpoint.
     """
 
-    first: int
-    last: int
-    partitions: tuple[Partition, ...]
-    shadows_until: Mapping[Partition, int] = field(default_factory=dict)
-    buffered: frozenset[tuple[Partition, Partition]] = frozenset()
+    partitions: Mapping[Partition, range]
+    shadows: Mapping[Partition, range] = field(default_factory=dict)
+    buffered: Mapping[Pair, range] = field(default_factory=dict)
     shadows_kept: frozenset[Partition] = frozenset()
 
     @property
-    def epochs(self) -> range:
-        """The epochs of the step."""
-        return range(self.first, self.last + 1)
+    def epochs(self) -> list[int]:
+        """The epochs that somebody takes."""
+        return sorted({epoch for taken in (*self.partitions.values(), *self.shadows.values()) for epoch in taken})
+
+    @property
+    def longest(self) -> int:
+        """How many epochs those take who take most."""
+        return max(map(len, (*self.partitions.values(), *self.shadows.values())), default=0)
+
+    def cursors(self) -> dict[Partition, int]:
+        """Where each partition is afterwards."""
+        return {partition: taken[-1] for partition, taken in self.partitions.items()}
 
 
-def next_step(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], most_epochs: int) -> CatchUp | None:
-    """The next step for the partitions nearest to the head, or None if none is behind.
-
-    What was scheduled later starts further back; waiting for it would bring everything back at the end, and together.
-    `shadows` are the cursors of shadows that exist.
-    """
-    catching = nearest(facts)
+def next_step(
+    facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], most_epochs: int = MOST_EPOCHS_PER_STEP
+) -> CatchUp | None:
+    """The next step of at most so many epochs for everyone, or None if nobody is behind. `shadows` are the cursors of those that exist."""
+    catching = [p for p in facts.of_phase(Phase.CATCHING_UP) if facts.standing[p].cursor < facts.head]
     if not catching:
         return None
-    group = frozenset(catching)
-    until = shadows_needed(facts, coverage, group)
-    shadows = _kept(facts, until, shadows, group)
-    starts = [facts.standing[partition].cursor + 1 for partition in catching if facts.standing[partition].cursor < facts.head]
-    starts += [
-        shadows.get(partition, facts.checkpoint) + 1
-        for partition, last in until.items()
-        if shadows.get(partition, facts.checkpoint) < last
-    ]
-    first = min(starts)
-    last = min(facts.head, first + most_epochs - 1)
-    buffered = frozenset(
-        (above, below)
-        for below in catching
-        for above in facts.graph.upstream[below]
-        if facts.standing[above].phase is not Phase.CATCHING_UP or facts.standing[above].cursor > facts.standing[below].cursor
+    until = shadows_needed(facts, coverage, frozenset(catching))
+    kept = _kept(facts, until, shadows, frozenset(catching))
+    taken = {p: _after(facts.standing[p].cursor, facts.head, most_epochs) for p in catching}
+    replayed = {
+        p: _after(kept.get(p, facts.checkpoint), last, most_epochs)
+        for p, last in until.items()
+        if kept.get(p, facts.checkpoint) < last
+    }
+    is_settled = False
+    while not is_settled:
+        before = (dict(taken), dict(replayed))
+        for partition, upstream in facts.graph.upstream.items():
+            for mine in (replayed, taken):
+                if partition in mine:
+                    mine[partition] = _fed(facts, upstream, mine[partition], until, replayed, taken)
+        for below, upstream in facts.graph.upstream.items():
+            for above in upstream & replayed.keys():
+                for mine in (replayed, taken):
+                    if below in mine:
+                        replayed[above] = _not_ahead(replayed[above], mine[below], until[above])
+        is_settled = before == (taken, replayed)
+    partitions = {partition: epochs for partition, epochs in taken.items() if epochs}
+    return CatchUp(
+        partitions,
+        {partition: epochs for partition, epochs in replayed.items() if epochs},
+        dict(_from_buffers(facts, partitions, until)),
+        frozenset(kept),
     )
-    return CatchUp(first, last, tuple(catching), until, buffered, frozenset(shadows))
 
 
-def nearest(facts: Facts) -> list[Partition]:
-    """Of the partitions that catch up, those with the least to go: whole groups, because a group's members feed each other."""
-    behind = [group for group in groups(facts) if _progress(facts, group) < facts.head]
-    best = max((_progress(facts, group) for group in behind), default=0)
-    chosen = {partition for group in behind if _progress(facts, group) == best for partition in group}
-    return [partition for partition in facts.graph.upstream if partition in chosen]
+def _after(cursor: int, last: int, most_epochs: int) -> range:
+    return range(cursor + 1, min(last, cursor + most_epochs) + 1)
 
 
-def _progress(facts: Facts, group: frozenset[Partition]) -> int:
-    return min(facts.standing[partition].cursor for partition in group)
+def _not_ahead(shadow: range, receiver: range, until: int) -> range:
+    """A shadow does not pass an epoch that a receiver needs from it and does not take now: it would have to begin anew."""
+    if receiver.start > until or receiver.start >= shadow.stop:
+        return shadow
+    return range(shadow.start, max(shadow.start, min(shadow.stop, receiver.stop)))
 
 
-def groups(facts: Facts) -> list[frozenset[Partition]]:
-    """The partitions that catch up, in groups that do not feed each other."""
-    members: dict[Partition, set[Partition]] = {}
-    for partition in facts.of_phase(Phase.CATCHING_UP):
-        joined = {partition}
-        for above in facts.graph.upstream[partition]:
-            if above in members and members[above] is not joined:
-                joined |= members[above]
-        for member in joined:
-            members[member] = joined
-    distinct = {id(group): frozenset(group) for group in members.values()}
-    return list(distinct.values())
+def _fed(
+    facts: Facts,
+    upstream: Iterable[Partition],
+    wanted: range,
+    until: Mapping[Partition, int],
+    replayed: Mapping[Partition, range],
+    taken: Mapping[Partition, range],
+) -> range:
+    """As much of the wanted epochs as all upstream partitions provide in the same step, or have provided before."""
+    last = wanted.stop - 1
+    for above in upstream:
+        known = facts.standing[above]
+        for epoch in wanted:
+            if epoch > last:
+                break
+            if epoch <= until.get(above, 0):
+                is_there = epoch in replayed.get(above, range(0))
+            else:
+                is_past = known.phase is not Phase.CATCHING_UP or epoch <= known.cursor
+                is_there = is_past or epoch in taken.get(above, range(0))
+            if not is_there:
+                last = epoch - 1
+    return range(wanted.start, last + 1)
 
 
-def epochs_per_step(budget_s: float, epoch_s: float | None, most: int) -> int:
-    """How many epochs a step may take: as many as fit into the time, but always enough to gain on the head.
+def _from_buffers(
+    facts: Facts, partitions: Mapping[Partition, range], until: Mapping[Partition, int]
+) -> Iterator[tuple[Pair, range]]:
+    """The epochs that buffers provide: those after the shadow's end that the sender has behind it."""
+    for below, epochs in partitions.items():
+        for above in facts.graph.upstream[below]:
+            known = facts.standing[above]
+            end = known.cursor if known.phase is Phase.CATCHING_UP else facts.head
+            sent = range(max(epochs.start, until.get(above, 0) + 1), min(epochs.stop, end + 1))
+            if sent:
+                yield (above, below), sent
 
-    >>> epochs_per_step(1.0, 0.2, most=16), epochs_per_step(0.1, 0.2, most=16), epochs_per_step(1.0, None, most=16)
-    (5, 2, 2)
+
+def loads(facts: Facts, partitions: Iterable[Partition]) -> dict[NodeId, float]:
+    """What partitions take of their nodes, as parts of the nodes' capacity."""
+    used: dict[NodeId, float] = {}
+    for partition in partitions:
+        node = facts.standing[partition].node
+        if node is not None and facts.capacity.get(node):
+            used[node] = used.get(node, 0.0) + facts.costs.get(partition, 0.0) / facts.capacity[node]
+    return used
+
+
+def load(facts: Facts, step: CatchUp) -> float:
+    """What one epoch of a step takes of its busiest node, as a part of its capacity."""
+    return max(loads(facts, (*step.partitions, *step.shadows)).values(), default=0.0)
+
+
+def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
+    """How many epochs of a step fit into one job with a live epoch, which may take longer by a part of a node's capacity.
+
+    Nodes that are less busy than the busiest have time while that one works.
     """
-    if epoch_s is None:
-        return LEAST_EPOCHS_PER_STEP
-    return max(LEAST_EPOCHS_PER_STEP, min(most, int(budget_s / max(epoch_s, 1e-3))))
+    live = loads(facts, facts.live)
+    longest = max(live.values(), default=0.0) + spare
+    each = loads(facts, (*step.partitions, *step.shadows))
+    fitting = min(((longest - live.get(node, 0.0)) / used for node, used in each.items() if used > 0), default=float("inf"))
+    return int(min(fitting + 1e-9, MOST_EPOCHS_PER_STEP))
+
+
+def has_room(interval_s: float, usual_s: float, overhead_s: float, epoch_s: float) -> bool:
+    """Whether steps of their own fit between two live epochs; if so, these need not carry any."""
+    return interval_s - usual_s >= overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
+
+
+def spare(interval_s: float, usual_s: float, headroom: float) -> float:
+    """By how much a live epoch may be longer than usual, as a part of a node's capacity, without its readers noticing.
+
+    An epoch's rows wait for half an interval on average, and then for its job.
+    """
+    return SHARE_OF_LATENCY * (interval_s / 2 + usual_s) / max(interval_s * headroom, 1e-9)
+
+
+def epochs_per_step(budget_s: float, overhead_s: float, epoch_s: float, least: int = LEAST_EPOCHS_PER_STEP) -> int:
+    """How many epochs a step may take: as many as fit into the time, but at least so many.
+
+    >>> epochs_per_step(2.0, 1.0, 0.2), epochs_per_step(0.1, 1.0, 0.2), epochs_per_step(9.0, 1.0, 0.2)
+    (5, 2, 16)
+    """
+    return max(least, min(MOST_EPOCHS_PER_STEP, int((budget_s - overhead_s) / max(epoch_s, 1e-3) + 1e-9)))
 
 
 def shadows_needed(facts: Facts, coverage: Coverage, group: Collection[Partition]) -> dict[Partition, int]:

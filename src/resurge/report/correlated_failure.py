@@ -1,7 +1,7 @@
 """The correlated-failure study as plots, a table and a summary; every number is computed from telemetry."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,25 @@ COLOURS = {
     "source-replay": "#555b6e",
     "best-case": "#89b0ae",
 }
+SHADES = ("#0b7a75", "#b3541e", "#7b2d8b", "#555b6e", "#89b0ae")
 Runs = Mapping[str, Sequence[Event]]
 
 
-def write_study(runs: Runs, out: Path, heading: str) -> dict[str, Any]:
-    """Write latency.png, available.png, summary.json, summary.csv and summary.md; returns the summary."""
+def write_study(figures: Mapping[str, Runs], out: Path, heading: str) -> dict[str, dict[str, Any]]:
+    """Write every figure's plots and tables, and the strategies' summary.json, summary.csv and summary.md; returns all figures."""
     out.mkdir(parents=True, exist_ok=True)
-    summary = {strategy: summarise(events) for strategy, events in runs.items()}
-    _draw(runs, out / "latency.png", _average_relative_latency, "average relative latency", log=True)
-    _draw(runs, out / "available.png", recovery_metrics.available_queries, "available queries", log=False)
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    (out / "summary.csv").write_text(_csv(summary))
-    (out / "summary.md").write_text(_markdown(summary, heading))
-    return summary
+    found = {figure: {name: summarise(events) for name, events in runs.items()} for figure, runs in figures.items()}
+    for figure, runs in figures.items():
+        if figure == "strategies":
+            _draw(runs, out / "latency.png", _average_relative_latency, "average relative latency", log=True)
+            _draw(runs, out / "available.png", recovery_metrics.available_queries, "available queries", log=False)
+            (out / "summary.json").write_text(json.dumps(found[figure], indent=2) + "\n")
+            (out / "summary.csv").write_text(_csv(found[figure]))
+            (out / "summary.md").write_text(_markdown(found[figure], heading))
+        else:
+            _draw_failed_and_normal(runs, out / f"{figure}.png")
+            (out / f"{figure}.json").write_text(json.dumps(found[figure], indent=2) + "\n")
+    return found
 
 
 def summarise(events: Sequence[Event]) -> dict[str, Any]:
@@ -55,11 +61,16 @@ def falls_behind(events: Sequence[Event]) -> bool:
     return middle is not None and last is not None and last.p50 > 1.5 * middle.p50
 
 
-def _average_relative_latency(events: Sequence[Event]) -> list[tuple[float, float]]:
-    """The mean over queries of their newest relative latency, each time one of them shows something."""
+def _average_relative_latency(events: Sequence[Event], queries: Collection[str] | None = None) -> list[tuple[float, float]]:
+    """The mean over queries (all, unless some are named) of their newest relative latency, each time one shows something."""
     began = recovery_metrics.failure_s(events) or 0.0
     series = recovery_metrics.relative_latencies(events)
-    points = sorted((point.at_s, query, point.value) for query, line in series.items() for point in line)
+    points = sorted(
+        (point.at_s, query, point.value)
+        for query, line in series.items()
+        if queries is None or query in queries
+        for point in line
+    )
     newest: dict[str, float] = {}
     found = []
     for at_s, query, value in points:
@@ -69,23 +80,40 @@ def _average_relative_latency(events: Sequence[Event]) -> list[tuple[float, floa
     return found
 
 
-def _draw(runs: Runs, path: Path, series: Any, label: str, *, log: bool) -> None:
+def _draw_failed_and_normal(runs: Runs, path: Path) -> None:
+    """Queries that went down as a solid line, those that did not as a dotted one."""
+    lines = []
+    for index, (name, events) in enumerate(runs.items()):
+        failed = {outage.query for outage in recovery_metrics.outages(events)}
+        normal = set(metrics.priorities(events)) - failed
+        colour = SHADES[index % len(SHADES)]
+        lines.append((f"{name}, failed queries", colour, "-", _average_relative_latency(events, failed)))
+        if normal:
+            lines.append((f"{name}, normal queries", colour, ":", _average_relative_latency(events, normal)))
+    _plot(lines, path, "average relative latency", log=True)
+
+
+def _draw(runs: Runs, path: Path, series: Callable[[Sequence[Event]], list[Any]], label: str, *, log: bool) -> None:
+    lines = [(name, COLOURS.get(name, SHADES[0]), "-", series(events)) for name, events in runs.items()]
+    _plot(lines, path, label, log=log)
+
+
+def _plot(lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, label: str, *, log: bool) -> None:
     with mpl.rc_context(
         {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}
     ):
         figure = Figure(figsize=(8, 4), layout="constrained")
         FigureCanvasAgg(figure)
         axes: Axes = figure.subplots()
-        for strategy, events in runs.items():
-            points = series(events)
+        for name, colour, style, points in lines:
             if points:
-                axes.plot(*zip(*points, strict=True), label=strategy, color=COLOURS.get(strategy), linewidth=1.8)
+                axes.plot(*zip(*points, strict=True), label=name, color=colour, linestyle=style, linewidth=1.8)
         axes.axvline(0, color="#c1121f", linewidth=1, linestyle="--")
         axes.set_xlabel("seconds after the failure")
         axes.set_ylabel(label)
         if log:
             axes.set_yscale("log")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, fontsize=8)
         figure.savefig(path, dpi=130)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from resurge.model.names import NodeId
 from resurge.protocols.catch_up import Coverage
-from resurge.protocols.recovery import Facts
-from resurge.simulator.world import Pair
+from resurge.simulator.world import Job, Pair
 
 
 class KnownBuffers:
@@ -15,13 +14,11 @@ class KnownBuffers:
         self._held: dict[NodeId, dict[Pair, set[int]]] = {}
         self._coverage: Coverage | None = {}
 
-    def keep(self, epoch: int, pairs: Iterable[Pair], facts: Facts) -> None:
-        """A live epoch buffered the output of each pair's first partition, on its node."""
-        for above, below in pairs:
-            node = facts.standing[above].node
-            if node is not None:
-                self._held.setdefault(node, {}).setdefault((above, below), set()).add(epoch)
-                self._coverage = None
+    def keep(self, job: Job) -> None:
+        """What a job buffered, on the nodes that produced it."""
+        for node, pair, epochs in job.kept():
+            self._held.setdefault(node, {}).setdefault(pair, set()).update(epochs)
+            self._coverage = None
 
     def forget_nodes(self, nodes: Iterable[NodeId]) -> None:
         """Buffers on lost nodes are gone."""

@@ -12,7 +12,17 @@ import simpy
 
 from resurge.model.names import NodeId, Partition
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import CatchUp, epochs_per_step, next_step
+from resurge.protocols.catch_up import (
+    LEAST_EPOCHS_PER_STEP,
+    MOST_EPOCHS_PER_STEP,
+    CatchUp,
+    epochs_beside,
+    epochs_per_step,
+    has_room,
+    load,
+    next_step,
+    spare,
+)
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
 from resurge.protocols.recovery import Facts, Phase
@@ -24,7 +34,6 @@ from resurge.simulator.story import Story
 from resurge.simulator.world import Job, Pair, Shown, Task, World
 
 LAST_EPOCH = 2**62
-MOST_EPOCHS_PER_STEP = 16
 
 Steps = Generator[simpy.Event, Any, Any]
 
@@ -59,7 +68,10 @@ class Driver:
         self.timing = world.timing
         self.graph = world.workload.graph
         self.pace = Pace()
-        self.catch_up_s: float | None = None
+        self.overhead_s = self.timing.job_overhead_s
+        self.joining: CatchUp | None = None
+        self.restore_s = 0.0
+        self.taken = 0
         self.with_state: set[Partition] = set()
         self.shadows: dict[Partition, KnownShadow] = {}
         self.buffers = KnownBuffers()
@@ -132,6 +144,10 @@ class Driver:
     def step(self) -> Steps:
         """Run the next epoch if there is input."""
         self.observe()
+        while self.catching_up() and not self.facts.live_queries() and self._beside() is None:
+            # Nobody waits for the next epoch, so that those who are behind do not wait for it either.
+            yield from self.catch_up()
+            self.observe()
         if self.journal.pending is None:
             start_s = self._reached_s()
             limit = row_limit(self.pace, self.timing.interval_s, None)
@@ -150,37 +166,62 @@ class Driver:
         epoch, began_s = self.facts.head + 1, self.env.now
         job: Job = yield from self._attempt(lambda: self._live_job(epoch))
         shown = self.world.run(job)
-        self.with_state.update(task.partition for task in job.tasks)
-        self.buffers.keep(epoch, job.buffered, self.facts)
-        self._commit(epoch, shown, self.env.now - began_s)
+        self._adopt(job)
+        took_s, step = self.env.now - began_s, self.joining
+        if step is not None:
+            self._commit_catch_up(step, Shown(tuple(part for part in shown.parts if part[1] < epoch)), took_s, is_midway=True)
+        self._commit(epoch, Shown(tuple(part for part in shown.parts if part[1] == epoch)), took_s, is_usual=step is None)
         if job.is_checkpoint:
             self._publish(epoch)
 
     def _live_job(self, epoch: int) -> Job:
-        """All live partitions take one epoch; what others will need is buffered."""
+        """All live partitions take one epoch, and with them those that reach the head; what others will need is buffered."""
+        if self.catching_up() and self._next() is None:
+            self._stand(recovery.advanced(self.facts, {}))
+        self.joining = step = self._beside()
+        self.taken = 0 if step is None else step.longest
         facts = self.facts
-        tasks = tuple(self._task(partition) for partition in facts.of_phase(Phase.LIVE))
-        buffered: tuple[Pair, ...] = ()
-        if facts.is_buffering:
-            absent = facts.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)
-            live = facts.live
-            buffered = tuple((above, below) for below in absent for above in sorted(self.graph.upstream[below] & live))
+        after = facts if step is None else recovery.advanced(facts, step.cursors())
+        stepping = step.partitions if step is not None else {}
+        live = tuple(self._task(partition) for partition in after.of_phase(Phase.LIVE) if partition not in stepping)
+        behind = self._catch_up_job(step) if step is not None else None
+        if behind is not None:
+            nodes = frozenset(facts.capacity)
+            return Job((*behind.epochs, epoch), (*behind.tasks, *live), nodes, behind.replays, behind.buffered)
         is_checkpoint = facts.is_whole and is_due(epoch, self.options.checkpoint_interval, facts.checkpoint)
-        return Job(range(epoch, epoch + 1), tasks, frozenset(facts.capacity), {}, buffered, is_checkpoint)
+        return Job((epoch,), live, frozenset(facts.capacity), {}, self._buffered(facts), is_checkpoint)
 
-    def _task(self, partition: Partition) -> Task:
+    def _buffered(self, after: Facts) -> tuple[Pair, ...]:
+        """For whom output is buffered: all that are not live after the job."""
+        if not after.is_buffering:
+            return ()
+        absent = after.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)
+        return tuple((above, below) for below in absent for above in sorted(self.graph.upstream[below]))
+
+    def _adopt(self, job: Job) -> None:
+        """What a job has brought about on the nodes."""
+        for task in job.tasks:
+            if task.is_shadow:
+                self.shadows[task.partition] = KnownShadow(task.node, task.until)
+            else:
+                self.with_state.add(task.partition)
+        self.buffers.keep(job)
+
+    def _task(self, partition: Partition, until: int = LAST_EPOCH) -> Task:
         known = self.facts.standing[partition]
         if known.node is None:
             raise ValueError(f"{partition} has no node")
-        return Task(partition, known.node, known.cursor, LAST_EPOCH, known.shown, begins_anew=partition not in self.with_state)
+        return Task(partition, known.node, known.cursor, until, known.shown, begins_anew=partition not in self.with_state)
 
-    def _commit(self, epoch: int, shown: Shown, took_s: float) -> None:
+    def _commit(self, epoch: int, shown: Shown, took_s: float, *, is_usual: bool) -> None:
         self.journal.commit(Commit(epoch, dict.fromkeys(self.facts.live, epoch), shown.parts))
         self.world.sink.show(shown.parts)
         before = self.facts
         planned = self.journal.planned[epoch]
         rows = round(planned.span_s * self.timing.rows_per_s)
-        self.pace = observed(self.pace, rows, took_s, self.timing.interval_s)
+        # An epoch beside which others caught up tells little of what epochs cost, unless it was too long even so.
+        if is_usual or took_s > self.timing.interval_s:
+            self.pace = observed(self.pace, rows, took_s, self.timing.interval_s)
         self._stand(recovery.epoch_done(before, epoch))
         lag = round((self.env.now - planned.end_s) * self.timing.rows_per_s)
         self.story.epoch(self.env.now, took_s, before, self.facts, rows={"read": rows, "lag": lag})
@@ -201,9 +242,12 @@ class Driver:
         return bool(self.facts.of_phase(Phase.CATCHING_UP))
 
     def catch_up(self, budget_s: float | None = None) -> Steps:
-        """One bounded step for all partitions that are behind."""
+        """One bounded step for the partitions that are behind; False if there is no time for one now."""
         began_s = self.env.now
         taken: list[CatchUp] = []
+        if self._next() is None:
+            self._stand(recovery.advanced(self.facts, {}))
+            return True
 
         def work() -> Job | None:
             step = self._next_step(budget_s)
@@ -212,66 +256,79 @@ class Driver:
 
         job: Job | None = yield from self._attempt(work)
         if job is None:
-            self._stand(recovery.advanced(self.facts, {}))
-            return
-        took_s = self.env.now - began_s
-        self._commit_catch_up(taken[0], job, took_s)
-        self.catch_up_s = took_s / len(taken[0].epochs)
+            return False
+        shown = self.world.run(job)
+        self._adopt(job)
+        self.taken += taken[0].longest
+        self._commit_catch_up(taken[0], shown, self.env.now - began_s)
+        return True
+
+    def _next(self, most_epochs: int = MOST_EPOCHS_PER_STEP) -> CatchUp | None:
+        cursors = {partition: shadow.cursor for partition, shadow in self.shadows.items()}
+        return next_step(self.facts, self.buffers.coverage(), cursors, most_epochs)
 
     def _next_step(self, budget_s: float | None) -> CatchUp | None:
-        cursors = {partition: shadow.cursor for partition, shadow in self.shadows.items()}
-        most = MOST_EPOCHS_PER_STEP
-        if budget_s is not None and self.facts.live:
-            most = epochs_per_step(budget_s, self.catch_up_s, most)
-        return next_step(self.facts, self.buffers.coverage(), cursors, most)
+        step = self._next()
+        if step is None or budget_s is None or not self.facts.live_queries():
+            return step
+        least = max(0, LEAST_EPOCHS_PER_STEP - self.taken)
+        epochs = epochs_per_step(budget_s, self.overhead_s, self._epoch_s(step), least)
+        return self._next(epochs) if epochs else None
+
+    def _beside(self) -> CatchUp | None:
+        """The step that is taken in one job with the next epoch, if one is."""
+        step = self._next()
+        if step is None:
+            return None
+        timing, facts, usual_s = self.timing, self.facts, self.pace.took_s
+        if not facts.live_queries():
+            # Nobody waits for the epoch, so that a step which brings somebody to the head always fits.
+            return step if facts.head in step.cursors().values() else None
+        if has_room(timing.interval_s, usual_s, self.overhead_s, self._epoch_s(step)):
+            return None
+        epochs = epochs_beside(facts, step, spare(timing.interval_s, usual_s, timing.headroom))
+        return self._next(epochs) if epochs else None
+
+    def _epoch_s(self, step: CatchUp) -> float:
+        return load(self.facts, step) * self.timing.interval_s * self.timing.headroom
 
     def _catch_up_job(self, step: CatchUp) -> Job:
         """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not."""
         facts = self.facts
-        spare = sorted(facts.capacity)
-        tasks = [self._task(partition) for partition in step.partitions]
-        for index, (partition, until) in enumerate(sorted(step.shadows_until.items())):
-            known = facts.standing[partition]
+        after = recovery.advanced(facts, step.cursors())
+        order = sorted(facts.capacity)
+        tasks = [
+            self._task(partition, LAST_EPOCH if after.standing[partition].phase is Phase.LIVE else taken[-1])
+            for partition, taken in step.partitions.items()
+        ]
+        for index, (partition, taken) in enumerate(sorted(step.shadows.items())):
+            # A shadow runs beside its partition, so that one route serves both where both are in one job.
             shadow = self.shadows.get(partition) if partition in step.shadows_kept else None
-            # A shadow runs beside its partition if that catches up too, so that one route serves both.
-            if known.phase is Phase.CATCHING_UP and known.node is not None:
-                node = known.node
-            else:
-                node = shadow.node if shadow else spare[index % len(spare)]
+            node = facts.standing[partition].node or (shadow.node if shadow else order[index % len(order)])
             if shadow is not None and shadow.node != node:
                 shadow = None
             cursor = shadow.cursor if shadow else facts.checkpoint
-            tasks.append(Task(partition, node, cursor, until, LAST_EPOCH, True, shadow is None))
-        return Job(range(step.first, step.last + 1), tuple(tasks), frozenset(facts.capacity), self._replays(step))
+            tasks.append(Task(partition, node, cursor, taken[-1], LAST_EPOCH, True, shadow is None))
+        senders = [facts.standing[above].node for above, _ in step.buffered]
+        nodes = frozenset(node for node in (*(task.node for task in tasks), *senders) if node is not None)
+        return Job(tuple(step.epochs), tuple(tasks), nodes, step.buffered, self._buffered(after))
 
-    def _replays(self, step: CatchUp) -> dict[Pair, range]:
-        """The epochs that buffers provide: after the receiver's cursor and the shadow's end, while the sender is ahead."""
-        facts = self.facts
-        wanted: dict[Pair, range] = {}
-        for above, below in step.buffered:
-            sender, receiver = facts.standing[above], facts.standing[below]
-            begin = max(receiver.cursor, step.shadows_until.get(above, 0)) + 1
-            end = sender.cursor if sender.phase is Phase.CATCHING_UP else facts.head
-            wanted[above, below] = range(begin, end + 1)
-        return wanted
-
-    def _commit_catch_up(self, step: CatchUp, job: Job, took_s: float) -> None:
-        shown = self.world.run(job)
+    def _commit_catch_up(self, step: CatchUp, shown: Shown, took_s: float, *, is_midway: bool = False) -> None:
         before = self.facts
-        for task in job.tasks:
-            if task.is_shadow:
-                self.shadows[task.partition] = KnownShadow(task.node, min(task.until, max(task.cursor, step.last)))
-            else:
-                self.with_state.add(task.partition)
-        cursors = {partition: max(step.last, before.standing[partition].cursor) for partition in step.partitions}
+        cursors = step.cursors()
         if shown.parts:
-            self.journal.commit(Commit(step.last, cursors, shown.parts))
+            self.journal.commit(Commit(step.epochs[-1], cursors, shown.parts))
             self.world.sink.show(shown.parts)
-        self._stand(recovery.advanced(before, cursors))
+        after = recovery.advanced(before, cursors)
+        if is_midway:
+            # The nodes have taken the live epoch too; facts and nodes agree when that is committed.
+            self.facts = after
+        else:
+            self._stand(after)
         if not self.catching_up():
             self.shadows.clear()
             self.world.shadows.clear()
-        self.story.catch_up(self.env.now, took_s, step, before, self.facts)
+        self.story.catch_up(self.env.now, took_s, step, before, self.facts, restore_s=self.restore_s, is_joined=is_midway)
         self.story.changed(self.env.now, before, self.facts)
 
     # Jobs
@@ -291,7 +348,8 @@ class Driver:
     def _run(self, job: Job) -> Steps:
         """Let a job take its time; a death among its nodes voids it as soon as it is noticed."""
         spans_s = {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
-        self.job_ends_s = self.env.now + self.world.duration_s(job, spans_s)
+        took_s, self.restore_s = self.world.duration_s(job, spans_s)
+        self.job_ends_s = self.env.now + took_s
         noticed_s = self.world.first_loss_noticed_s(job.nodes)
         while noticed_s is None and self.env.now < self.job_ends_s:
             yield self.env.timeout(self.job_ends_s - self.env.now) | self.death
@@ -314,13 +372,12 @@ class Driver:
         """Until the next epoch is due: catch up in bounded steps, else wait; always at least one step."""
         while True:
             left_s = wait_s(began_s, self.env.now, self.timing.interval_s)
+            has_stepped = False
             if self.catching_up():
-                yield from self.catch_up(left_s)
+                has_stepped = yield from self.catch_up(left_s)
                 self.observe()
-                if wait_s(began_s, self.env.now, self.timing.interval_s) <= 0:
-                    return
-                continue
-            if left_s <= 0:
+            if wait_s(began_s, self.env.now, self.timing.interval_s) <= 0:
                 return
-            yield self.env.timeout(min(left_s, self.timing.poll_s))
-            self.observe()
+            if not has_stepped:
+                yield self.env.timeout(min(left_s, self.timing.poll_s))
+                self.observe()

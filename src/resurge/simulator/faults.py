@@ -1,14 +1,13 @@
 """What goes wrong, and when: schedules drawn from a seed, or taken from real traces of failures and of node arrival."""
 
-import csv
-import gzip
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import Enum
-from io import StringIO
 from pathlib import Path
+
+from resurge.model.scenes import Scene
+from resurge.traces import repaired_failures, spot_changes
 
 EVERYTHING = 10**9
 
@@ -48,6 +47,16 @@ class KillNamed:
 
 
 @dataclass(frozen=True)
+class KillInScene:
+    """The nodes of a staged failure die: all at once, or the one whose turn it is."""
+
+    at_s: float
+    scene: Scene
+    seed: int
+    turn: int | None = None
+
+
+@dataclass(frozen=True)
 class Arrive:
     """A machine starts; a label lets a trace kill it later."""
 
@@ -63,7 +72,7 @@ class RestartDriver:
     unshown: bool = False
 
 
-Fault = Kill | KillNamed | Arrive | RestartDriver
+Fault = Kill | KillNamed | KillInScene | Arrive | RestartDriver
 
 
 @dataclass(frozen=True)
@@ -139,54 +148,35 @@ def _driver(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
 
 def lanl_schedule(path: Path, nodes: int, failures: int, until_s: float, rng: random.Random) -> Schedule:
     """Consecutive failures of a large cluster with their repairs, from a random point on, scaled into a time."""
-    rows = list(_rows(path))
-    first = rng.randrange(max(1, len(rows) - failures))
-    taken = rows[first : first + failures]
-    starts = [datetime.fromisoformat(row["start"]).timestamp() for row in taken]
-    ends = [max(start, datetime.fromisoformat(row["end"]).timestamp()) for row, start in zip(taken, starts, strict=True)]
-    scale = until_s / max(1.0, max(starts) - min(starts))
+    known = repaired_failures(path)
+    first = rng.randrange(max(1, len(known) - failures))
+    taken = known[first : first + failures]
+    begins_s = taken[0].at_s
+    scale = until_s / max(1.0, taken[-1].at_s - begins_s)
+    # Many nodes of the real cluster share one of ours; each failure brings a machine of its own back.
+    labels = {name: f"n{number % nodes}" for number, name in enumerate(dict.fromkeys(failure.node for failure in taken))}
     faults: list[Fault] = []
-    for row, start, end in zip(taken, starts, ends, strict=True):
-        at_s = (start - min(starts)) * scale
-        # Many nodes of the real cluster share one of ours; each failure brings a machine of its own back.
-        faults += [KillNamed(at_s, f"n{int(row['node']) % nodes}"), Arrive(min(at_s + (end - start) * scale, until_s))]
+    for failure in taken:
+        back_s = failure.at_s if failure.repaired_s is None else failure.repaired_s
+        faults.append(KillNamed((failure.at_s - begins_s) * scale, labels[failure.node]))
+        faults.append(Arrive(min((back_s - begins_s) * scale, until_s)))
     return Schedule.of(faults)
 
 
 def spot_schedule(path: Path, until_s: float, most_nodes: int) -> Schedule:
     """Machines added to and taken from a spot cluster, scaled into a time; labels beyond the first few are left out."""
-    with path.open() as file:
-        rows = [(float(row[0]), row[1], row[2]) for row in csv.reader(file) if len(row) == 3]
-    labels = list(dict.fromkeys(label for _, _, label in rows))[:most_nodes]
-    kept = [row for row in rows if row[2] in labels]
-    begins, ends = kept[0][0], kept[-1][0]
-    scale = until_s / max(1.0, ends - begins)
+    changes = spot_changes(path)
+    labels = list(dict.fromkeys(change.node for change in changes))[:most_nodes]
+    kept = [change for change in changes if change.node in labels]
+    begins_s, ends_s = kept[0].at_s, kept[-1].at_s
+    scale = until_s / max(1.0, ends_s - begins_s)
     faults: list[Fault] = []
-    for at_ms, change, label in kept:
-        at_s = (at_ms - begins) * scale
-        faults.append(Arrive(at_s, label) if change == "add" else KillNamed(at_s, label))
+    for change in kept:
+        at_s = (change.at_s - begins_s) * scale
+        faults.append(Arrive(at_s, change.node) if change.is_added else KillNamed(at_s, change.node))
     return Schedule.of(faults)
-
-
-def arrival_times_s(path: Path) -> list[float]:
-    """Start-up times of machines: the column `seconds` of a table, or one number a line."""
-    rows = list(_rows(path))
-    if rows and "seconds" in rows[0]:
-        return [float(row["seconds"]) for row in rows]
-    return [float(line) for line in _text(path).split()]
 
 
 def drawn_arrivals_s(times_s: Sequence[float], count: int, rng: random.Random) -> list[float]:
     """Some of the known start-up times, earliest first."""
     return sorted(rng.choice(times_s) for _ in range(count))
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    yield from csv.DictReader(StringIO(_text(path)))
-
-
-def _text(path: Path) -> str:
-    if path.suffix == ".gz":
-        with gzip.open(path, "rt") as file:
-            return file.read()
-    return path.read_text()

@@ -13,11 +13,12 @@ from resurge.protocols.recovery import Facts
 from resurge.scheduling import Strategy
 from resurge.simulator.checkers import check_end
 from resurge.simulator.driver import Driver, DriverOptions
-from resurge.simulator.faults import Arrive, Choice, Fault, Kill, KillNamed, Moment, RestartDriver
+from resurge.simulator.faults import Arrive, Choice, Fault, Kill, KillInScene, KillNamed, Moment, RestartDriver
 from resurge.simulator.journal import Journal
 from resurge.simulator.scenarios import SCENARIOS, Scenario
 from resurge.simulator.story import Story
 from resurge.simulator.world import World
+from resurge.staging import victims
 from resurge.telemetry.events import Event
 from resurge.telemetry.log import TelemetryLog
 
@@ -59,7 +60,13 @@ def simulate(
     log = telemetry or TelemetryLog()
     events: list[Event] = []
     log.listeners.append(events.append)
-    run = _Run(chosen, Strategy(strategy, algorithm, correlated_from=chosen.correlated_from), rng, log, is_checked=is_checked)
+    run = _Run(
+        chosen,
+        Strategy(strategy, algorithm, correlated_from=chosen.correlated_from, overfills_at_last=chosen.overfills_at_last),
+        rng,
+        log,
+        is_checked=is_checked,
+    )
     broken = None
     try:
         run.to_the_end()
@@ -83,6 +90,7 @@ class _Run:
         self.options = DriverOptions(strategy, scenario.checkpoint_interval, is_checked)
         self.labels: dict[str, NodeId] = {}
         self.over_from_s: float | None = None
+        self.doomed: list[NodeId] = []
         for index in range(scenario.nodes):
             self._arrive(scenario.labels[index] if index < len(scenario.labels) else f"n{index}", is_warm=True)
         self.driver = self._new_driver()
@@ -150,6 +158,11 @@ class _Run:
                 self.process.interrupt(fault.unshown)
         elif isinstance(fault, KillNamed):
             self._kill([self.labels[fault.label]] if fault.label in self.labels else [])
+        elif isinstance(fault, KillInScene):
+            if not self.doomed:
+                # All are chosen at the first kill, so that those of later ones do not depend on what was recovered where.
+                self.doomed = victims(self.driver.facts, fault.scene, fault.seed)
+            self._kill(self.doomed if fault.turn is None else [self.doomed[fault.turn]])
         else:
             yield from self._until(fault.moment)
             self._kill(self._victims(fault))
@@ -173,6 +186,8 @@ class _Run:
         return self.rng.sample(up, min(fault.count, len(up)))
 
     def _kill(self, nodes: list[NodeId]) -> None:
+        if nodes:
+            self.story.killed(self.env.now, nodes)
         self.world.kill(self.env.now, nodes)
         self.driver.node_died()
 

@@ -33,6 +33,7 @@ class Scenario:
     correlated_from: int = 2
     heals: bool = True
     settle_s: float = 200.0
+    overfills_at_last: bool = False
 
     def nodes_that_suffice(self) -> int:
         """So many nodes that every partition finds room, however the others lie."""

@@ -1,10 +1,11 @@
 """What a simulated driver tells about itself: the same events as a real one, in virtual time."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from resurge import narration
 from resurge.model.names import Partition
 from resurge.protocols.catch_up import CatchUp
-from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.recovery import Facts
 from resurge.simulator.journal import Journal
 from resurge.simulator.workload import Workload, query_name
 from resurge.telemetry import events
@@ -42,32 +43,19 @@ class Story:
 
     def changed(self, now_s: float, before: Facts, after: Facts) -> None:
         """Nodes or partitions changed."""
-        for node in sorted(set(before.capacity) - set(after.capacity)):
-            count = sum(known.node == node for known in before.standing.values())
-            self.telemetry.write(events.NodeLost(now_s, node, count, after.is_buffering))
-        for node in sorted(set(after.capacity) - set(before.capacity)):
-            self.telemetry.write(events.NodeJoined(now_s, node, round(after.capacity[node], 4)))
-        if before.is_buffering != after.is_buffering:
-            self.telemetry.write(events.BufferingSwitched(now_s, after.head, after.is_buffering))
-        if before.standing is after.standing:
-            return
-        was, is_live = before.live_queries(), after.live_queries()
-        if was != is_live:
-            self.telemetry.write(events.QueriesChanged(now_s, after.head, sorted(was - is_live), sorted(is_live - was)))
+        self._tell(narration.changed(now_s, before, after))
 
     def planned(self, now_s: float, before: Facts, after: Facts) -> None:
         """The planner chose what comes back; planning takes no virtual time."""
-        scheduled = {
-            str(partition): str(known.node)
-            for partition, known in after.standing.items()
-            if known.phase is Phase.CATCHING_UP and before.standing[partition].phase is not Phase.CATCHING_UP
-        }
-        if not scheduled:
-            return
-        up = frozenset(after.of_phase(Phase.LIVE, Phase.CATCHING_UP))
-        live = before.live_queries()
-        queries = sorted(name for name, need in after.graph.queries.items() if name not in live and need.partitions <= up)
-        self.telemetry.write(events.RecoveryPlanned(now_s, queries, scheduled, 0.0))
+        self._tell(narration.planned(now_s, before, after, 0.0))
+
+    def killed(self, now_s: float, nodes: Iterable[str]) -> None:
+        """Nodes die; nobody knows yet."""
+        self.telemetry.write(events.NodesKilled(now_s, sorted(nodes)))
+
+    def _tell(self, told: Iterable[events.Event]) -> None:
+        for event in told:
+            self.telemetry.write(event)
 
     def epoch(self, now_s: float, took_s: float, before: Facts, after: Facts, *, rows: Mapping[str, int]) -> None:
         """A live epoch was committed; `rows` has `read`, `lag` and, where epochs are limited, `limit`."""
@@ -92,14 +80,14 @@ class Story:
             )
         )
 
-    def catch_up(self, now_s: float, took_s: float, step: CatchUp, before: Facts, after: Facts) -> None:
+    def catch_up(
+        self, now_s: float, took_s: float, step: CatchUp, before: Facts, after: Facts, *, restore_s: float, is_joined: bool
+    ) -> None:
         """Partitions that were behind took a step."""
         latencies = {query: times for query, times in self._latencies(now_s, before, after).items() if times}
-        self.telemetry.write(
-            events.CatchUpFinished(
-                now_s, step.first, step.last, took_s, len(step.partitions), len(step.shadows_until), len(step.buffered), latencies
-            )
-        )
+        epochs, counts = step.epochs, (len(step.partitions), len(step.shadows), len(step.buffered))
+        told = events.CatchUpFinished(now_s, epochs[0], epochs[-1], took_s, *counts, latencies, restore_s, is_joined)
+        self.telemetry.write(told)
 
     def _latencies(self, now_s: float, before: Facts, after: Facts) -> dict[str, list[float]]:
         """For each query the latencies of the epochs that it has now shown in full."""

@@ -4,30 +4,18 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from resurge.model.hashtag_topology import MAINTAINED, PRIORITIES
 from resurge.model.names import KeyGroup, Partition
 from resurge.protocols.recovery import Graph, QueryNeed
 
 Upstream = Mapping[Partition, frozenset[Partition]]
 
-HASHTAG_WINDOWS = ("O1", "O2", "O3", "O4")
-HASHTAG_MAINTAINED: Mapping[str, tuple[str, ...]] = {
-    "O5": ("O1",),
-    "O6": ("O2",),
-    "O7": ("O3",),
-    "O8": ("O4",),
-    "O9": ("O1", "O2"),
-    "O10": ("O1", "O3"),
-    "O11": ("O1", "O4"),
-    "O12": ("O2", "O3"),
-    "O13": ("O2", "O4"),
-    "O14": ("O3", "O4"),
-    "O15": ("O1",),
-}
-HASHTAG_PRIORITIES: Mapping[str, int] = {
-    "O1": 4, "O2": 3, "O3": 2, "O4": 2, "O5": 10, "O6": 5, "O7": 3, "O8": 1,
-    "O9": 8, "O10": 7, "O11": 2, "O12": 4, "O13": 3, "O14": 1, "O15": 6,
+READING_COST = 1.0
+# Relative, as measured on a real cluster with the windows of the study.
+HASHTAG_COSTS: Mapping[str, float] = {
+    "O1": 4, "O2": 6, "O3": 7, "O4": 13, "O5": 2, "O6": 5, "O7": 6, "O8": 13,
+    "O9": 6, "O10": 9, "O11": 18, "O12": 11, "O13": 21, "O14": 25, "O15": 4,
 }  # fmt: skip
-WINDOW_COST = 3.0
 STATE_BYTES_PER_COST = 20_000_000.0
 UNQUERIED_PRIORITY = 0.001
 
@@ -36,7 +24,8 @@ UNQUERIED_PRIORITY = 0.001
 class Workload:
     """A job as the simulator runs it: the graph, what each partition costs, and who shows each query's output.
 
-    A cost is CPU seconds per second of input. `outputs` names the partition whose output a query partition shows.
+    A cost is CPU seconds per second of input; reading is shared by all nodes. `outputs` names the partition whose output a
+    query partition shows. A level begins when the one above it has ended, as stages of a Spark job do.
     """
 
     name: str
@@ -45,9 +34,15 @@ class Workload:
     outputs: Mapping[str, Partition]
     priorities: Mapping[str, int]
     key_groups: int
+    reading_cost: float = 0.0
     queries_shown_by: Mapping[Partition, tuple[str, ...]] = field(default_factory=dict)
+    levels: Mapping[Partition, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        levels: dict[Partition, int] = {}
+        for partition, above in self.graph.upstream.items():
+            levels[partition] = 1 + max((levels[other] for other in above), default=0)
+        object.__setattr__(self, "levels", levels)
         shown_by: dict[Partition, tuple[str, ...]] = {}
         for query, partition in self.outputs.items():
             shown_by[partition] = (*shown_by.get(partition, ()), query)
@@ -66,7 +61,8 @@ class Workload:
 def scaled(workload: Workload, total_cost: float) -> Workload:
     """The same job, made to cost this much in all."""
     factor = total_cost / workload.total_cost
-    return replace(workload, costs={partition: cost * factor for partition, cost in workload.costs.items()})
+    costs = {partition: cost * factor for partition, cost in workload.costs.items()}
+    return replace(workload, costs=costs, reading_cost=workload.reading_cost * factor)
 
 
 def hashtag_workload(partitions: int = 15) -> Workload:
@@ -78,17 +74,19 @@ def hashtag_workload(partitions: int = 15) -> Workload:
     >>> len(job.graph.upstream), len(job.graph.queries), job.key_groups
     (30, 30, 2)
     """
-    groups = max(1, partitions // len(HASHTAG_PRIORITIES))
+    groups = max(1, partitions // len(PRIORITIES))
     upstream: dict[Partition, frozenset[Partition]] = {}
     costs: dict[Partition, float] = {}
-    for operator in HASHTAG_PRIORITIES:
-        inputs = HASHTAG_MAINTAINED.get(operator, ())
+    for operator in PRIORITIES:
+        inputs = MAINTAINED.get(operator, ())
         for group in range(groups):
             partition = Partition(operator, KeyGroup(group))
             upstream[partition] = frozenset(Partition(name, KeyGroup(group)) for name in inputs)
-            costs[partition] = WINDOW_COST if operator in HASHTAG_WINDOWS else float(len(inputs))
+            costs[partition] = HASHTAG_COSTS[operator] / groups
     outputs = {str(partition): partition for partition in upstream}
-    return _workload("hashtags", upstream, costs, outputs, HASHTAG_PRIORITIES, groups)
+    total = sum(HASHTAG_COSTS.values())
+    made = _workload("hashtags", upstream, costs, outputs, PRIORITIES, groups)
+    return replace(made, reading_cost=READING_COST / 25 * total)
 
 
 def random_workload(rng: random.Random, most_operators: int = 7, most_groups: int = 4) -> Workload:

@@ -20,6 +20,7 @@ class Timing:
 
     interval_s: float = 1.0
     job_overhead_s: float = 0.05
+    node_overhead_s: float = 0.0
     detection_s: float = 0.3
     warm_up_s: float = 0.5
     restart_s: float = 2.0
@@ -84,12 +85,20 @@ class Task:
 class Job:
     """One attempt: tasks upstream first, the epochs, what buffers send again, and for which pairs output is buffered."""
 
-    epochs: range
+    epochs: tuple[int, ...]
     tasks: tuple[Task, ...]
     nodes: frozenset[NodeId]
     replays: Mapping[Pair, range] = field(default_factory=dict)
     buffered: tuple[Pair, ...] = ()
     is_checkpoint: bool = False
+
+    def kept(self) -> Iterator[tuple[NodeId, Pair, list[int]]]:
+        """What is buffered where: the epochs that the first partition of each pair takes, unless as a shadow."""
+        producers = {task.partition: task for task in self.tasks if not task.is_shadow}
+        for above, below in self.buffered:
+            task = producers.get(above)
+            if task is not None:
+                yield task.node, (above, below), [epoch for epoch in self.epochs if task.takes(epoch)]
 
 
 @dataclass(frozen=True)
@@ -197,21 +206,24 @@ class World:
 
     # Jobs
 
-    def duration_s(self, job: Job, spans_s: Mapping[int, float]) -> float:
-        """The slowest node decides: work by its speed, plus what it must restore."""
-        work_s: dict[NodeId, float] = {}
-        restore_bytes: dict[NodeId, float] = {}
+    def duration_s(self, job: Job, spans_s: Mapping[int, float]) -> tuple[float, float]:
+        """How long a job takes, and how much of that is restoring: on each level the slowest node decides."""
         all_spans_s = sum(spans_s[epoch] for epoch in job.epochs)
+        reading = self.workload.reading_cost * all_spans_s / max(1, len(job.nodes))
+        work_s: dict[int, dict[NodeId, float]] = {0: dict.fromkeys(job.nodes, reading)}
+        restore_bytes: dict[NodeId, float] = {}
         for task in job.tasks:
-            everything = task.cursor < job.epochs.start and task.until >= job.epochs.stop - 1
+            everything = task.cursor < job.epochs[0] and task.until >= job.epochs[-1]
             span_s = all_spans_s if everything else sum(spans_s[epoch] for epoch in job.epochs if task.takes(epoch))
-            work_s[task.node] = work_s.get(task.node, 0.0) + self.workload.costs[task.partition] * span_s
+            level = work_s.setdefault(self.workload.levels[task.partition], {})
+            level[task.node] = level.get(task.node, 0.0) + self.workload.costs[task.partition] * span_s
             if task.begins_anew:
                 restore_bytes[task.node] = restore_bytes.get(task.node, 0.0) + self.workload.state_bytes(task.partition)
-        slowest_s = max((self._seconds(node, seconds) for node, seconds in work_s.items()), default=0.0)
+        slowest_s = sum(max(self._seconds(node, cpu_s) for node, cpu_s in level.items()) for level in work_s.values() if level)
         restore_s = max(restore_bytes.values(), default=0.0) / self.timing.restore_bytes_per_s
         saving_s = self.timing.checkpoint_s if job.is_checkpoint else 0.0
-        return self.timing.job_overhead_s + slowest_s + restore_s + saving_s
+        overhead_s = self.timing.job_overhead_s + self.timing.node_overhead_s * len(job.nodes)
+        return overhead_s + slowest_s + restore_s + saving_s, restore_s
 
     def _seconds(self, node: NodeId, cpu_s: float) -> float:
         return cpu_s * self.timing.headroom / self.nodes[node].capacity
@@ -258,11 +270,12 @@ class World:
         state.taken.append(epoch)
 
     def _buffered(self, above: Partition, below: Partition, epoch: int) -> int:
-        return sum(epoch in held.get((above, below), ()) for held in self.buffers.values())
+        # After a roll-back a partition has produced an epoch twice; the driver sends one of them.
+        return int(any(epoch in held.get((above, below), ()) for held in self.buffers.values()))
 
     def _keep_buffers(self, job: Job) -> None:
-        for above, below in job.buffered:
-            self.buffers[self.states[above].node].setdefault((above, below), set()).update(job.epochs)
+        for node, pair, epochs in job.kept():
+            self.buffers[node].setdefault(pair, set()).update(epochs)
 
     def save_checkpoint(self, epoch: int) -> None:
         """All states of one epoch are durable; what came before is never asked for again."""

@@ -46,7 +46,10 @@ class CheckpointFinished(msgspec.Struct, frozen=True, tag=True):
 
 
 class CatchUpFinished(msgspec.Struct, frozen=True, tag=True):
-    """Partitions that were behind took a step: these epochs; the latencies of the epochs that each query now showed."""
+    """Partitions that were behind took a step: these epochs; the latencies of the epochs that each query now showed.
+
+    `restore_s` is the time that the slowest node read checkpoints. A step that is joined was one job with the next epoch.
+    """
 
     at_s: float
     first: int
@@ -56,6 +59,15 @@ class CatchUpFinished(msgspec.Struct, frozen=True, tag=True):
     shadows: int
     replayed_buffers: int
     latencies_s: dict[str, list[float]]
+    restore_s: float = 0.0
+    is_joined: bool = False
+
+
+class NodesKilled(msgspec.Struct, frozen=True, tag=True):
+    """An experiment killed nodes; what follows shows when that was seen."""
+
+    at_s: float
+    nodes: list[str]
 
 
 class NodeLost(msgspec.Struct, frozen=True, tag=True):
@@ -128,6 +140,7 @@ Event = (
     | EpochFinished
     | CheckpointFinished
     | CatchUpFinished
+    | NodesKilled
     | NodeLost
     | NodeJoined
     | RecoveryPlanned

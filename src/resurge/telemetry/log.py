@@ -1,5 +1,6 @@
 """The telemetry log: one JSON object a line, written as things happen."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -15,22 +16,24 @@ Listener = Callable[[Event], None]
 
 
 class TelemetryLog:
-    """Appends events to a file and tells listeners; either may be absent."""
+    """Appends events to a file and tells listeners, one event at a time; either may be absent."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.listeners: list[Listener] = []
         self._file = None
+        self._writing = threading.RLock()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("ab", buffering=0)
 
     def write(self, event: Event) -> None:
         """Record an event."""
-        if self._file is not None:
-            self._file.write(_encoder.encode(event) + b"\n")
-        for listener in self.listeners:
-            listener(event)
+        with self._writing:
+            if self._file is not None:
+                self._file.write(_encoder.encode(event) + b"\n")
+            for listener in self.listeners:
+                listener(event)
 
     def close(self) -> None:
         """Close the file."""

@@ -11,6 +11,7 @@ from resurge.telemetry.events import (
     Event,
     NodeJoined,
     NodeLost,
+    NodesKilled,
     QueriesChanged,
     RecoveryPlanned,
 )
@@ -29,7 +30,9 @@ class Outage:
 
 @dataclass(frozen=True)
 class RecoveryFigures:
-    """What a failure cost, in seconds from the first loss of a node; detection to plan, and catch-up, apart.
+    """What a failure cost, in seconds from the kill (or, where nobody tells of it, from the first loss that was seen).
+
+    Apart: until the loss was seen, until the planner had chosen, restoring state, and catching up, summed over all steps.
 
     A query is back when it commits in step with the stream again, and available when its latency is normal again. The outage
     area is the sum over queries of priority times the time not available.
@@ -40,7 +43,9 @@ class RecoveryFigures:
     first_available_s: float | None
     all_available_s: float | None
     outage_area: float
+    detected_after_s: float | None
     planned_after_s: float | None
+    restore_s: float
     catch_up_s: float
     queries_down: int
 
@@ -51,8 +56,8 @@ def query_of(query_partition: str) -> str:
 
 
 def failure_s(events: Iterable[Event]) -> float | None:
-    """When the first node was seen to be lost."""
-    return next((event.at_s for event in events if isinstance(event, NodeLost)), None)
+    """When the first nodes were killed, where that is told; else when the first was seen to be lost."""
+    return next((event.at_s for event in events if isinstance(event, NodesKilled | NodeLost)), None)
 
 
 def outages(events: Sequence[Event]) -> list[Outage]:
@@ -89,14 +94,17 @@ def figures(events: Sequence[Event], until_s: float | None = None) -> RecoveryFi
     began = failure_s(events)
     lasting = outages(events)
     if began is None:
-        return RecoveryFigures(None, None, None, None, 0.0, None, 0.0, 0)
+        return RecoveryFigures(None, None, None, None, 0.0, None, None, 0.0, 0.0, 0)
     priorities = _queries(events)
     failed = {outage.query for outage in lasting}
     back = [outage.to_s for outage in lasting if outage.to_s is not None]
     gaps = {query: unavailable(events, query, began, end_s) for query in priorities}
     returns = {query: max((to for _, to in gaps[query]), default=began) for query in failed}
     after = [event for event in events if event.at_s >= began]
+    seen = next((event.at_s for event in after if isinstance(event, NodeLost)), None)
     planned = next((event.at_s for event in after if isinstance(event, RecoveryPlanned)), None)
+    steps = [event for event in after if isinstance(event, CatchUpFinished)]
+    restore_s = sum(step.restore_s for step in steps)
     first_available = min((min(to for _, to in gaps[q]) for q in failed if gaps[q] and gaps[q][0][1] < end_s), default=None)
     is_over = bool(returns) and max(returns.values()) < end_s
     return RecoveryFigures(
@@ -105,8 +113,10 @@ def figures(events: Sequence[Event], until_s: float | None = None) -> RecoveryFi
         first_available - began if first_available is not None else None,
         max(returns.values()) - began if is_over else None,
         sum(priorities[query] * sum(to - since for since, to in gaps[query]) for query in priorities),
+        seen - began if seen is not None else None,
         planned - began if planned is not None else None,
-        sum(event.took_s for event in after if isinstance(event, CatchUpFinished)),
+        restore_s,
+        sum(step.took_s for step in steps) - restore_s,
         len(failed),
     )
 
@@ -142,11 +152,11 @@ def relative_latencies(events: Sequence[Event]) -> dict[str, metrics.Series]:
     began = failure_s(events)
     if began is None:
         return {}
-    found = {}
+    found: dict[str, metrics.Series] = {}
     for query, points in metrics.latency(events, caught_up=True).items():
         before = metrics.spread(point.value for point in points if point.at_s < began)
         if before is not None and before.p50 > 0:
-            found[query] = metrics.relative(points, before.p50)
+            found[query] = [metrics.Point(point.at_s, point.value / before.p50) for point in points]
     return found
 
 

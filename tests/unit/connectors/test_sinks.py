@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 
 import fsspec
+import msgspec
 import polars as pl
 import pytest
 
@@ -75,6 +76,26 @@ def test_a_sink_that_shows_rows_twice_is_found_out():
 
     with pytest.raises(AssertionError, match="Publishing the same parts again must change nothing"):
         check_sink(Forgetful, lambda sink: sink.table())
+
+
+class ByAttempt(MemorySink):
+    """Keeps what each attempt staged, as if attempts at one part had different rows."""
+
+    def __reduce__(self):
+        return (ByAttempt, ())
+
+    def stage(self, query, epoch, part, attempt, frame):
+        return msgspec.structs.replace(super().stage(query, epoch, part, attempt, frame), location=attempt)
+
+    def publish(self, parts):
+        super().publish([msgspec.structs.replace(part, part=f"{part.part}-{part.location}") for part in parts])
+
+
+def test_a_sink_that_takes_another_attempt_for_other_rows_is_found_out():
+    """After a crash the last epoch is staged and published anew; a sink that keeps rows by attempt would show it twice."""
+
+    with pytest.raises(AssertionError, match="published again from another attempt, must be visible once"):
+        check_sink(ByAttempt, lambda sink: sink.table())
 
 
 def test_a_dataset_reader_never_sees_staged_files(tmp_path):
@@ -193,8 +214,18 @@ def test_callback_gets_each_epoch_once_in_order_and_again_after_it_failed():
     with pytest.raises(SinkError, match="callback of query 'q' failed for epoch 2: ValueError: the database is down"):
         sink.publish(parts)
     sink.publish(parts)
-    sink.publish([copy.stage("q", 3, "p0", "a1", rows_for(3, "p0", 0))])
-    assert calls == [(1, ["1-p0-0", "1-p1-0"]), (2, ["2-p0-0", "2-p1-0"]), (3, [])]
+    assert calls == [(1, ["1-p0-0", "1-p1-0"]), (2, ["2-p0-0", "2-p1-0"])]
+
+
+def test_callback_is_not_called_for_an_epoch_without_rows():
+    """Whether the epoch has no part at all, as the engine leaves it, or only empty ones."""
+    calls = []
+    sink = CallbackSink(lambda epoch, frame: calls.append((epoch, frame.height)))
+    sink.open("q", SCHEMA)
+    for epoch, rows in ((1, 1), (2, 0), (3, 2)):
+        sink.publish([sink.stage("q", epoch, "p0", "a1", rows_for(epoch, "p0", rows))])
+    sink.publish([])
+    assert calls == [(1, 1), (3, 2)]
 
 
 def test_a_callback_must_be_a_function():

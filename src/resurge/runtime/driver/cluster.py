@@ -26,7 +26,18 @@ from resurge.runtime.driver.cluster_state import (
     remove_state,
     write_state,
 )
-from resurge.runtime.driver.processes import MARK, Guardian, ProcessId, kill_trees, marked
+from resurge.runtime.driver.processes import (
+    MARK,
+    Guardian,
+    ProcessId,
+    equalise,
+    kill_trees,
+    marked,
+    pause_all,
+    resume_all,
+    start_gently,
+)
+from resurge.runtime.driver.session import SILENCE_S, checked_silence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +55,7 @@ class EmbeddedCluster:
     """A master and some nodes, all on 127.0.0.1; as a context manager, nothing of it is left running afterwards.
 
     An executor's working directory is `<folder>/<node>/<application>/<executor id>`; daemons log to `<folder>/<node>.log`.
+    Jobs take a node that hangs for lost after `silence_s` seconds; one that is killed is seen at once.
     """
 
     def __init__(
@@ -54,11 +66,13 @@ class EmbeddedCluster:
         domains: Sequence[str] | None = None,
         cores_per_node: int = 1,
         memory: str = "700m",
+        silence_s: float = SILENCE_S,
         folder: Path | str | None = None,
     ) -> None:
         self._specs = node_specs(nodes, cpu_share, domains)
         self._cores_per_node = cores_per_node
         self._memory = checked_memory(memory, cores_per_node)
+        self._silence_s = checked_silence(silence_s)
         self._is_temporary = folder is None
         self.folder = Path(folder if folder is not None else tempfile.gettempdir()).absolute()
         self._guardian: Guardian | None = None
@@ -70,7 +84,7 @@ class EmbeddedCluster:
         state = read_state(Path(folder).absolute())
         if state is None or state.master.find() is None:
             raise ClusterError(f"no cluster runs in {folder}; start one with resurge cluster start, or name its folder")
-        return cls(0, cores_per_node=state.cores_per_node, memory=state.memory, folder=folder)
+        return cls(0, cores_per_node=state.cores_per_node, memory=state.memory, silence_s=state.silence_s, folder=folder)
 
     def start(self, *, detached: bool = False) -> "EmbeddedCluster":
         """Start master and nodes; unless detached, they end with this process at the latest."""
@@ -103,7 +117,7 @@ class EmbeddedCluster:
 
     def settings(self) -> dict[str, str]:
         """Spark settings of a job on this cluster."""
-        return standalone.cluster_settings(self._cores_per_node, self._memory)
+        return standalone.cluster_settings(self._cores_per_node, self._memory, self._silence_s)
 
     def nodes(self) -> list[NodeInfo]:
         """Every node that was ever started, dead ones too."""
@@ -112,14 +126,28 @@ class EmbeddedCluster:
             for node in self._state().nodes
         ]
 
-    def add(self, count: int = 1, cpu_share: float | None = None, domain: str | None = None) -> list[str]:
-        """Start nodes, without waiting until they join; they are as fast as a whole core unless told otherwise."""
+    def add(
+        self, count: int = 1, cpu_share: float | None = None, domain: str | None = None, *, gently: bool = False
+    ) -> list[str]:
+        """Start nodes, without waiting until they join; they are as fast as a whole core unless told otherwise.
+
+        A machine that boots takes nothing from the others, but a node that starts on this machine does: `gently` lets it start
+        with what the others leave, until `hasten`, where the system allows that.
+        """
         with self._locked():
             state = self._state()
             domains = None if domain is None else [domain] * count
             specs = node_specs(count, 1.0 if cpu_share is None else cpu_share, domains, started=state.started)
-            write_state(self.folder, self._add(state, specs))
+            added = self._add(state, specs)
+            write_state(self.folder, added)
+        if gently:
+            for node in added.named([spec.name for spec in specs]):
+                start_gently(node.worker)
         return [spec.name for spec in specs]
+
+    def hasten(self) -> None:
+        """All nodes are equal again, also those that were started gently."""
+        equalise(f"{self._state().mark}/")
 
     def kill(self, *names: str) -> None:
         """kill -9 for worker, executor and Python workers of some nodes at once; their local files are lost too."""
@@ -130,6 +158,16 @@ class EmbeddedCluster:
         self._reap({worker.pid for worker in workers})
         for node in nodes:
             shutil.rmtree(self._local_folder(node.spec.name), ignore_errors=True)
+
+    def pause(self, *names: str) -> None:
+        """SIGSTOP for every process of some nodes: they hang, silent, with their connections open and their files kept."""
+        state = self._state()
+        pause_all(*(_node_mark(state.mark, node.spec.name) for node in state.named(names)))
+
+    def resume(self, *names: str) -> None:
+        """SIGCONT for nodes that were paused: they go on where they were, whatever was decided about them meanwhile."""
+        state = self._state()
+        resume_all(*(_node_mark(state.mark, node.spec.name) for node in state.named(names)))
 
     def stop(self) -> None:
         """Kill everything; logs stay if the folder was the caller's. A cluster that does not run is left alone."""
@@ -205,7 +243,8 @@ class EmbeddedCluster:
             process = self._spawn(MASTER, standalone.master_command(port), environment)
             if _answers(port, process):
                 url = f"spark://{standalone.HOST}:{port}"
-                return ClusterState(mark, url, ProcessId.of(process.pid), self._cores_per_node, self._memory)
+                master = ProcessId.of(process.pid)
+                return ClusterState(mark, url, master, self._cores_per_node, self._memory, silence_s=self._silence_s)
         raise ClusterError(f"Spark's master did not start; {_last_line(self._log(MASTER))}")
 
     def _add(self, state: ClusterState, specs: Sequence[NodeSpec]) -> ClusterState:

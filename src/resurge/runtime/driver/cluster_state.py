@@ -10,6 +10,7 @@ import msgspec
 
 from resurge.errors import ClusterError
 from resurge.runtime.driver.processes import ProcessId
+from resurge.runtime.driver.session import SILENCE_S
 
 STATE_FILE = "cluster.json"
 LEAST_MEMORY_BYTES = 450 * 1024**2
@@ -52,6 +53,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     memory: str
     started: int = 0
     nodes: list[NodeRecord] = []
+    silence_s: float = SILENCE_S
 
     def with_nodes(self, added: Sequence[NodeRecord]) -> "ClusterState":
         """The same cluster after nodes were started; names are never used twice."""

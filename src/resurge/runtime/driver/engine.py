@@ -16,15 +16,15 @@ from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import CatchUp, epochs_per_step, next_step
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit
 from resurge.protocols.recovery import Facts, Phase
 from resurge.runtime.driver import loop
+from resurge.runtime.driver.catching_up import CatchingUp
 from resurge.runtime.driver.checkpointing import Checkpoints, saved_partitions
 from resurge.runtime.driver.failures import raise_failure
 from resurge.runtime.driver.graphs import partition_graph
-from resurge.runtime.driver.job_plans import JobFrame, Work, catch_up_work, job_plan, live_work
+from resurge.runtime.driver.job_plans import JobFrame, Work, job_plan, live_work
 from resurge.runtime.driver.ledger import Ledger, shown_epochs
 from resurge.runtime.driver.membership import Membership
 from resurge.runtime.driver.options import RunOptions
@@ -37,7 +37,7 @@ from resurge.runtime.driver.versions import Versions
 from resurge.runtime.storage.checkpoint_store import CheckpointManifest
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.job_store import claim
-from resurge.runtime.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Journal
+from resurge.runtime.storage.journal import EpochCommitted, EpochPlanned, Journal
 from resurge.runtime.storage.node_store import job_name
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import EpochWork, SlotReport
@@ -46,7 +46,6 @@ from resurge.scheduling import everything_down, schedule
 from resurge.telemetry.events import JobStopped
 from resurge.telemetry.log import TelemetryLog
 
-MOST_EPOCHS_PER_STEP = 16
 POLL_S = loop.POLL_S
 
 
@@ -71,9 +70,8 @@ class Engine:
         self.watermarks_us: dict[str, int] = {}
         self.pending: EpochPlanned | None = None
         self.job = ""
-        self.catch_up_s: float | None = None
+        self.behind = CatchingUp(self)
         self.epoch_s = self.attempt_s = 0.0
-        self.replays = 0
         self.is_started = False
 
     def _is_chained(self) -> bool:
@@ -122,16 +120,16 @@ class Engine:
         """Replay the logged epochs; then run the one that was logged but not committed."""
         self.wait_for_nodes()
         self.observe()
-        if not self.graph.upstream and self.ledger.shown_by_sources < self.facts.head:
-            self._replay_sources(self.facts.head)
         while self.catching_up() and not self.facts.live:
             self.catch_up()
+        for epoch in range(self.ledger.shown_by_sources + 1, self.facts.head + 1):
+            self._replay_sources(epoch)
         if self.pending is not None and self.facts.capacity:
             self._run_pending()
 
     def _replay_sources(self, epoch: int) -> None:
-        """Show again the last epoch of a topology without state, which may not have been shown."""
-        reports = self._attempt(lambda: Work(epoch, [self.ledger.work(epoch)], self.ledger.splits(epoch), {}, {}, {}))
+        """Show an epoch of the sources' own queries, which may not have been shown and which nobody caught up with."""
+        reports = self.attempt(lambda: Work(epoch, [self.ledger.work(epoch)], self.ledger.splits(epoch), {}, {}, {}))
         self.outputs.show([part for report in reports for part in report.parts])
         self.ledger.shown_by_sources = epoch
 
@@ -166,6 +164,10 @@ class Engine:
     def step(self, *, drain: bool = False) -> bool:
         """Run the next epoch if there is input; False if there was none."""
         self.observe()
+        while self.catching_up() and not self.facts.live_queries() and self.behind.beside() is None:
+            # Nobody waits for the next epoch, so that those who are behind do not wait for it either.
+            self.catch_up()
+            self.observe()
         if self.pending is None:
             pressed_s = self.options.interval_s if self.options.back_pressure else 0.0
             limit = row_limit(self.pace, pressed_s, self.options.max_rows_per_epoch)
@@ -186,20 +188,21 @@ class Engine:
         if self.pending is None:
             return
         planned, started = self.pending, time.monotonic()
-        checkpoint = False
+        checkpoint, step = False, None
 
         def work() -> Work:
-            nonlocal checkpoint
+            nonlocal checkpoint, step
             due = is_due(planned.epoch, self.options.checkpoint_interval, self.facts.checkpoint)
             checkpoint = due and self.facts.is_whole
-            epoch = self.ledger.work(planned.epoch)
-            return live_work(self.facts, self.versions, self.program, epoch, self.ledger.splits(planned.epoch), checkpoint)
+            chosen, step = self.behind.live_work(self.ledger.work(planned.epoch), checkpoint)
+            return chosen
 
-        reports = self._attempt(work, buffers_epoch=planned.epoch)
+        reports = self.attempt(work)
+        if step is not None:
+            self.behind.commit_joined(step, reports, planned.epoch, time.monotonic() - started)
         self._commit(planned, reports)
         self.epoch_s = time.monotonic() - started
-        self.pace = observed(self.pace, sum(report.rows_read for report in reports), self.attempt_s, self.options.interval_s)
-        self.membership.measured(reports, max(self.options.interval_s, self.attempt_s))
+        self._measure(reports, is_usual=step is None)
         self.story.epoch(self, planned, reports, self.epoch_s)
         if checkpoint:
             self._publish(planned.epoch, reports)
@@ -209,7 +212,7 @@ class Engine:
         for report in reports:
             merge_maxima(maxima, report.maxima_us)
         absent = [str(partition) for partition in self.graph.upstream if partition not in self.facts.live]
-        parts = [part for report in reports for part in report.parts]
+        parts = [part for report in reports for part in report.parts if part.epoch == planned.epoch]
         self.journal.append(EpochCommitted(planned.epoch, maxima[planned.epoch], without_rows(parts), absent))
         self.outputs.show(parts)
         self.watermarks_us = self.ledger.closing_us[planned.epoch] = maxima[planned.epoch]
@@ -219,72 +222,33 @@ class Engine:
         self.facts = recovery.epoch_done(self.facts, planned.epoch)
         self.pending = None
 
+    def _measure(self, reports: list[SlotReport], *, is_usual: bool) -> None:
+        """Learn what epochs and partitions cost; one beside which others caught up tells little, unless it was too long even so."""
+        interval_s = self.options.interval_s
+        if is_usual or self.attempt_s > interval_s:
+            self.pace = observed(self.pace, sum(report.rows_read for report in reports), self.attempt_s, interval_s)
+        if is_usual:
+            self.membership.measured(reports, max(interval_s, self.attempt_s))
+
     # Catching up
 
     def catching_up(self) -> bool:
         """Whether some partition is behind and on its way."""
         return bool(self.facts.of_phase(Phase.CATCHING_UP))
 
-    def catch_up(self, budget_s: float | None = None) -> None:
-        """One bounded step for all partitions that are behind."""
-        started = time.monotonic()
-        taken: list[CatchUp] = []
-
-        def work() -> Work:
-            taken.clear()
-            step = self._next_step(budget_s)
-            if step is None:
-                return Work(self.facts.head, [], [], {}, {}, {})
-            taken.append(step)
-            epochs = [self.ledger.work(epoch) for epoch in step.epochs]
-            splits = [split for epoch in step.epochs for split in self.ledger.splits(epoch)]
-            spare = sorted(self.facts.capacity)
-            chosen = catch_up_work(self.facts, self.versions, step, epochs, splits, spare)
-            self.replays = sum(map(len, chosen.replays.values()))
-            return chosen
-
-        if self._next_step(budget_s) is None:
-            self.facts = recovery.advanced(self.facts, {})
-            return
-        reports = self._attempt(work)
-        if not taken:
-            return
-        self._commit_catch_up(taken[0], reports)
-        took_s = time.monotonic() - started
-        self.catch_up_s = took_s / len(taken[0].epochs)
-        self.story.catch_up(self, taken[0], self.replays, took_s)
-
-    def _next_step(self, budget_s: float | None) -> CatchUp | None:
-        shadows = {partition: version.cursor for partition, version in self.versions.shadows.items()}
-        most = MOST_EPOCHS_PER_STEP
-        if budget_s is not None and self.facts.live:
-            most = epochs_per_step(budget_s, self.catch_up_s, most)
-        return next_step(self.facts, self.versions.coverage(), shadows, most)
-
-    def _commit_catch_up(self, step: CatchUp, reports: list[SlotReport]) -> None:
-        cursors = {partition: max(step.last, self.facts.standing[partition].cursor) for partition in step.partitions}
-        parts = [part for report in reports for part in report.parts]
-        if parts:
-            named = {str(partition): cursor for partition, cursor in cursors.items()}
-            self.journal.append(CatchUpCommitted(step.last, named, without_rows(parts)))
-            self.outputs.show(parts)
-        self.ledger.shown_by_sources = max(self.ledger.shown_by_sources, step.last)
-        before = self.facts
-        self.facts = recovery.advanced(self.facts, cursors)
-        self.story.before = before
-        if not self.catching_up():
-            self.versions.shadows.clear()
-        self.story.changed(before, self.facts)
+    def catch_up(self, budget_s: float | None = None) -> bool:
+        """One bounded step for the partitions that are behind; False if there is no time for one now."""
+        return self.behind.step(budget_s)
 
     # Jobs
 
-    def _attempt(self, work: Callable[[], Work], buffers_epoch: int | None = None) -> list[SlotReport]:
+    def attempt(self, work: Callable[[], Work]) -> list[SlotReport]:
         """Run a job until an attempt succeeds; after a loss of nodes the work is decided anew."""
         while True:
             self.wait_for_nodes()
             began = time.monotonic()
-            slots = self.membership.slots(self.facts)
             chosen = work()
+            slots = self.membership.slots(self.facts, chosen.needed())
             plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), self.versions.expired())
             try:
                 reports = self.runner.run(plan)
@@ -301,9 +265,8 @@ class Engine:
                 raise_failure(*failed[0])
             self.attempt_s = time.monotonic() - began
             self.versions.adopt(plan, reports)
-            if buffers_epoch is not None and chosen.buffered:
-                producers = {p: known.node for p, known in self.facts.standing.items() if p in self.facts.live and known.node}
-                self.versions.buffer(buffers_epoch, chosen.buffered, reports, producers)
+            if chosen.buffered:
+                self.versions.buffer(chosen.buffered, reports, chosen.producers())
                 self.versions.keep_buffers_within(self.options.buffer_limit_bytes)
             return reports
 
@@ -333,10 +296,10 @@ class Engine:
             return
 
         def work() -> Work:
-            live = live_work(self.facts, self.versions, self.program, EpochWork(self.facts.head, {}), [], True)
+            live = live_work(self.facts, self.facts, self.versions, self.program, EpochWork(self.facts.head, {}), [], True)
             return Work(self.facts.head, [], [], live.partitions, {}, {}, True)
 
-        reports = self._attempt(work)
+        reports = self.attempt(work)
         if self.facts.is_whole:
             self._publish(self.facts.head, reports)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from resurge.model.names import NodeId, Partition
+from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.runtime.driver.versions import Version, Versions
+from resurge.runtime.driver.versions import Produced, Version, Versions
 from resurge.runtime.worker.messages import LAST_EPOCH, EpochWork, JobPlan, PartitionWork, Replay, SlotWork, Split
 
 
@@ -45,16 +45,32 @@ class Work:
     replays: Mapping[NodeId, list[Replay]]
     buffered: Mapping[int, list[int]]
     checkpoint: bool = False
+    is_step: bool = False
+
+    def needed(self) -> set[NodeId] | None:
+        """The nodes that a step of catching up cannot do without, so that others are not disturbed; None for all."""
+        return {*self.partitions, *self.replays} if self.is_step else None
+
+    def producers(self) -> dict[Partition, Produced]:
+        """The partitions that take part, shadows apart: where, and which epochs they take."""
+        last = self.epochs[-1].epoch if self.epochs else self.epoch
+        return {
+            Partition(item.operator, KeyGroup(item.key_group)): (node, range(item.cursor + 1, min(item.until, last) + 1))
+            for node, items in self.partitions.items()
+            for item in items
+            if not item.shadow
+        }
 
 
 def live_work(
-    facts: Facts, versions: Versions, program: Program, epoch: EpochWork, splits: Sequence[Split], checkpoint: bool
+    facts: Facts, after: Facts, versions: Versions, program: Program, epoch: EpochWork, splits: Sequence[Split], checkpoint: bool
 ) -> Work:
-    """All live partitions take one epoch; what others will need is buffered."""
+    """All partitions that are live take one epoch, and those at its head that become so; what others will need is buffered."""
     partitions: dict[NodeId, list[PartitionWork]] = {}
-    for partition in facts.of_phase(Phase.LIVE):
-        _add(partitions, facts, versions, partition)
-    return Work(epoch.epoch, [epoch], splits, partitions, {}, buffered_groups(facts, program), checkpoint)
+    for partition in after.of_phase(Phase.LIVE):
+        if facts.standing[partition].cursor == facts.head:
+            _add(partitions, facts, versions, partition)
+    return Work(epoch.epoch, [epoch], splits, partitions, {}, buffered_groups(after, program), checkpoint)
 
 
 def buffered_groups(facts: Facts, program: Program) -> dict[int, list[int]]:
@@ -73,37 +89,50 @@ def buffered_groups(facts: Facts, program: Program) -> dict[int, list[int]]:
 
 
 def catch_up_work(
-    facts: Facts, versions: Versions, step: CatchUp, epochs: Sequence[EpochWork], splits: Sequence[Split], spare: Sequence[NodeId]
+    facts: Facts,
+    after: Facts,
+    versions: Versions,
+    program: Program,
+    step: CatchUp,
+    inputs: Sequence[tuple[EpochWork, list[Split]]],
 ) -> Work:
-    """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not."""
+    """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not.
+
+    Those that are live afterwards may take the next epoch in the same job. What others will need is buffered.
+    """
     partitions: dict[NodeId, list[PartitionWork]] = {}
-    for partition in step.partitions:
-        _add(partitions, facts, versions, partition)
-    for index, (partition, until) in enumerate(sorted(step.shadows_until.items())):
-        known = facts.standing[partition]
-        # A shadow runs beside its partition if that catches up too, so that one route serves both.
+    spare = sorted(facts.capacity)
+    for partition, taken in step.partitions.items():
+        until = LAST_EPOCH if after.standing[partition].phase is Phase.LIVE else taken[-1]
+        _add(partitions, facts, versions, partition, until)
+    for index, (partition, taken) in enumerate(sorted(step.shadows.items())):
+        # A shadow runs beside its partition, so that one route serves both where both are in one job.
         version = versions.shadows.get(partition) if partition in step.shadows_kept else None
-        if known.phase is Phase.CATCHING_UP and known.node is not None:
-            node = known.node
-        else:
-            node = version.node if version else spare[index % len(spare)]
-        partitions.setdefault(node, []).append(_shadow(facts, versions, partition, until, node, version))
-    replays = versions.replays(step.first, step.last, _wanted(facts, step))
-    return Work(step.last, epochs, splits, partitions, replays, {})
+        node = facts.standing[partition].node or (version.node if version else spare[index % len(spare)])
+        partitions.setdefault(node, []).append(_shadow(facts, versions, partition, taken[-1], node, version))
+    epochs = [epoch for epoch, _ in inputs]
+    splits = [split for _, mine in inputs for split in mine]
+    replays = versions.replays(step.buffered)
+    return Work(epochs[-1].epoch, epochs, splits, partitions, replays, buffered_groups(after, program), is_step=True)
 
 
-def _wanted(facts: Facts, step: CatchUp) -> dict[tuple[Partition, Partition], range]:
-    """The epochs that buffers provide: after the receiver's cursor and the shadow's end, while the sender is ahead."""
-    wanted = {}
-    for above, below in step.buffered:
-        sender, receiver = facts.standing[above], facts.standing[below]
-        begin = max(receiver.cursor, step.shadows_until.get(above, 0)) + 1
-        end = sender.cursor if sender.phase is Phase.CATCHING_UP else facts.head
-        wanted[above, below] = range(begin, end + 1)
-    return wanted
+def joined(behind: Work, live: Work) -> Work:
+    """One job for a step of catching up and for the live epoch."""
+    partitions = {
+        node: [*behind.partitions.get(node, []), *live.partitions.get(node, [])]
+        for node in dict.fromkeys((*behind.partitions, *live.partitions))
+    }
+    epochs, splits = [*behind.epochs, *live.epochs], [*behind.splits, *live.splits]
+    return Work(live.epoch, epochs, splits, partitions, behind.replays, live.buffered)
 
 
-def _add(partitions: dict[NodeId, list[PartitionWork]], facts: Facts, versions: Versions, partition: Partition) -> None:
+def _add(
+    partitions: dict[NodeId, list[PartitionWork]],
+    facts: Facts,
+    versions: Versions,
+    partition: Partition,
+    until: int = LAST_EPOCH,
+) -> None:
     known = facts.standing[partition]
     if known.node is None:
         raise ValueError(f"{partition} has no node")
@@ -116,7 +145,7 @@ def _add(partitions: dict[NodeId, list[PartitionWork]], facts: Facts, versions: 
             version.segment if version else None,
             restore,
             known.cursor,
-            LAST_EPOCH,
+            until,
             known.shown,
         )
     )

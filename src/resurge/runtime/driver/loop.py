@@ -19,7 +19,10 @@ def run(engine: "Engine", epochs: int | None, *, until_idle: bool, drain: bool) 
         began = time.monotonic()
         if engine.step():
             done += 1
-        elif until_idle and not engine.catching_up():
+        elif engine.catching_up():
+            # There is no input: nobody waits for the next epoch.
+            engine.catch_up()
+        elif until_idle:
             break
         fill(engine, began, interval_s)
     if until_idle or drain:
@@ -30,12 +33,11 @@ def run(engine: "Engine", epochs: int | None, *, until_idle: bool, drain: bool) 
 
 
 def fill(engine: "Engine", began: float, interval_s: float) -> None:
-    """Until the next epoch is due: catch up in bounded steps, else wait; if somebody is behind, at least one step."""
+    """Until the next epoch is due: catch up in bounded steps, else wait; at least one step if live epochs carry none."""
     while not engine.stopping.is_set():
         left = wait_s(began, time.monotonic(), interval_s)
-        if engine.catching_up():
-            engine.catch_up(left)
-        elif left > 0:
+        has_stepped = engine.catching_up() and engine.catch_up(left)
+        if not has_stepped and left > 0:
             engine.stopping.wait(min(left, POLL_S))
         engine.observe()
         if wait_s(began, time.monotonic(), interval_s) <= 0:

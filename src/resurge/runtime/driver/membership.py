@@ -1,6 +1,6 @@
 """Nodes as the runner reports them, turned into facts; and the costs of partitions, measured as they run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from resurge.model.names import KeyGroup, NodeId, Partition
@@ -76,9 +76,10 @@ class Membership:
                 self.costs[key] = _smoothed(self.costs.get(key), partition.cpu_s / seconds)
         self.reading_cost = _smoothed(self.reading_cost or None, reading / seconds)
 
-    def slots(self, facts: Facts) -> Slots:
-        """One slot per core of every node, in a fixed order of nodes."""
-        nodes = [node for node in sorted(facts.capacity) if node in self.members]
+    def slots(self, facts: Facts, needed: Collection[NodeId] | None = None) -> Slots:
+        """One slot per core of every node (or of those that are needed), in a fixed order of nodes."""
+        wanted = needed or facts.capacity
+        nodes = [node for node in sorted(wanted) if node in self.members]
         return Slots(tuple(n for n in nodes for _ in range(self.members[n].cores)), self._shares(nodes))
 
     def _shares(self, nodes: list[NodeId]) -> Mapping[NodeId, float]:

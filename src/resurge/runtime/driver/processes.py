@@ -16,6 +16,7 @@ import psutil
 MARK = "RESURGE_PROCESS"
 GUARD_POLL_S = 0.5
 KILL_TIMEOUT_S = 10.0
+LOW_PRIORITY = 15
 # The kernel counts start times in ticks of its clock, and the time of boot is known to the second only.
 START_TOLERANCE_S = 1.0
 
@@ -65,6 +66,47 @@ def kill_trees(roots: Iterable[psutil.Process], *prefixes: str) -> None:
                 process.kill()
         _wait_until_gone(doomed, deadline)
         doomed = [process for process in marked(*prefixes) if is_running(process)]
+
+
+def pause_all(*prefixes: str) -> None:
+    """SIGSTOP for all processes with these marks; returns when none of them runs."""
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    # What was started before its parent stopped is found in the next round.
+    while (awake := [process for process in marked(*prefixes) if _is_awake(process)]) and time.monotonic() < deadline:
+        for process in awake:
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+        time.sleep(0.002)
+
+
+def resume_all(*prefixes: str) -> None:
+    """SIGCONT for all processes with these marks."""
+    for process in marked(*prefixes):
+        with contextlib.suppress(psutil.Error):
+            process.resume()
+
+
+def start_gently(process: ProcessId) -> None:
+    """Give a process that has just started, and all it will start, what others leave; only if that can be undone later."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, process.pid, 1)
+        os.setpriority(os.PRIO_PROCESS, process.pid, 0)
+        os.setpriority(os.PRIO_PROCESS, process.pid, LOW_PRIORITY)
+
+
+def equalise(*prefixes: str) -> None:
+    """Usual priority for all threads of all processes with these marks."""
+    for process in marked(*prefixes):
+        # A process that ended meanwhile needs none.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PGRP, os.getpgid(process.pid), 0)
+
+
+def _is_awake(process: psutil.Process) -> bool:
+    try:
+        return is_running(process) and process.status() != psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
 
 
 def _tree(root: psutil.Process) -> list[psutil.Process]:

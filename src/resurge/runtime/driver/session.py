@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[*]"
+# Long enough for a small machine on which starting nodes take all cores.
+SILENCE_S = 20.0
+LEAST_SILENCE_S = 1.0
+HEARTBEATS_IN_SILENCE = 10
+LONGEST_HEARTBEAT_S = 10.0
+DRIVER_SILENCE_S = 600.0
 
 
 def is_on_this_machine(master: str) -> bool:
@@ -42,6 +48,39 @@ def open_session(master: str = LOCAL_MASTER, name: str = "resurge", settings: di
     return spark
 
 
+def silence_settings(silence_s: float = SILENCE_S) -> dict[str, str]:
+    """Spark settings by which an executor that hangs, or is cut off, is lost after so many seconds without a heartbeat.
+
+    A killed process closes its connections and is seen at once; only silence tells of a hung one. Spark would take its network
+    time-out for the length of silence too. That one also bounds calls and shuffles, which are slow on a busy machine, so it stays.
+
+    >>> silence_settings(20)["spark.storage.blockManagerHeartbeatTimeoutMs"]
+    '20000ms'
+    """
+    heartbeat_s = min(checked_silence(silence_s) / HEARTBEATS_IN_SILENCE, LONGEST_HEARTBEAT_S)
+    return {
+        "spark.executor.heartbeatInterval": _milliseconds(heartbeat_s),
+        "spark.storage.blockManagerHeartbeatTimeoutMs": _milliseconds(silence_s),
+        "spark.network.timeoutInterval": _milliseconds(heartbeat_s),
+        # Executors end themselves after so many heartbeats without answer; a driver that pauses must not lose them all the sooner.
+        "spark.executor.heartbeat.maxFailures": str(round(DRIVER_SILENCE_S / heartbeat_s)),
+    }
+
+
+def checked_silence(silence_s: float) -> float:
+    """The length of silence after which a node is lost, if heartbeats can be that frequent."""
+    if not LEAST_SILENCE_S <= silence_s < float("inf"):
+        raise JobError(
+            f"a node is taken for lost after {silence_s} s of silence; expected at least {LEAST_SILENCE_S:g}, or "
+            "healthy nodes would be lost too"
+        )
+    return silence_s
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
 def _settings(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
@@ -64,6 +103,8 @@ def _settings(master: str) -> dict[str, str]:
         # The JVM only moves bytes here: its quick compiler and a collector with a large young generation leave the cores to tasks.
         settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xmn512m"
         settings["spark.driver.memory"] = "2g"
+    else:
+        settings |= silence_settings()
     if is_on_this_machine(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings

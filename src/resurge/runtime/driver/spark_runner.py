@@ -12,12 +12,14 @@ from resurge.runtime.driver.runner import Member, NodesLostError
 from resurge.runtime.driver.warming import Warming
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
-from resurge.runtime.worker.tasks import LevelFunction, decode_reports, warm_up
+from resurge.runtime.worker.tasks import LevelFunction, WarmUp, decode_reports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WATCH_S = 0.05
+SETTLE_S = 0.3
+SETTLE_MOST_S = 2.0
 CANCEL_S = 5.0
 WARM_S = 60.0
 
@@ -43,6 +45,7 @@ class SparkRunner:
         self._jobs = 0
         self._hosts: dict[str, str] = {}
         self._known: dict[NodeId, int] = {}
+        self._seen: frozenset[NodeId] = frozenset()
         self._driver_host = str(self.context.getConf().get("spark.driver.host", "127.0.0.1"))
         self._warming = Warming(self._warm)
 
@@ -63,8 +66,19 @@ class SparkRunner:
         listed = str(self._scala.getExecutorIds().mkString(","))
         return frozenset(NodeId(name) for name in listed.split(",") if name)
 
-    def _executors(self) -> dict[NodeId, Member]:
+    def _settled(self, known: frozenset[NodeId]) -> frozenset[NodeId]:
+        """Who is there; nodes that die together are missed one by one, so that a loss is told when no more go."""
         alive = self._alive()
+        began = changed = time.monotonic()
+        while not known <= alive and time.monotonic() < min(changed + SETTLE_S, began + SETTLE_MOST_S):
+            time.sleep(WATCH_S)
+            newest = self._alive()
+            if newest != alive:
+                alive, changed = newest, time.monotonic()
+        return alive
+
+    def _executors(self) -> dict[NodeId, Member]:
+        alive = self._seen = self._settled(self._seen)
         if not alive <= self._known.keys():
             self._learn()
         return {node: Member(self._known[node], self.cpu_share(node)) for node in alive if node in self._known}
@@ -131,6 +145,7 @@ class SparkRunner:
             lost = nodes - self._alive()
             if lost:
                 self.context.cancelJobGroup(group)
+                lost = nodes - self._settled(nodes)
                 thread.join(CANCEL_S)
                 break
         if "result" in outcome:
@@ -138,6 +153,7 @@ class SparkRunner:
             return found
         lost = lost or self._lost_soon(nodes)
         if lost:
+            self._warming.forget(lost)
             raise NodesLostError(lost)
         raise outcome.get("error") or JobError("the Spark job was cancelled")
 
@@ -152,16 +168,18 @@ class SparkRunner:
         return frozenset()
 
     def _warm(self, node: NodeId) -> None:
-        """Run one task on a new node, which starts its Python worker and imports what tasks need."""
-        wrapped = self._wrapped(warm_up)
-        _result(self._jvm.PythonRDD(self._placed((node,), 1), wrapped, True, False).asJavaRDD())
+        """Run a job on a new node alone, which does what every job does: Python workers, imports, the job's code, a shuffle."""
+        job, (code, _) = next(iter(self._code.items()), ("", (None, 0)))
+        stage = self._stage(self._placed((node,), 1), WarmUp(code, job, is_last=False))
+        pairs = self._placed((node,), 1).zip(self._shuffled(stage, 1), self._bytes)
+        _result(self._stage(pairs, WarmUp(code, job, is_last=True)).asJavaRDD())
 
     def close(self) -> None:
         """Drop the broadcast code."""
         for code, _ in self._code.values():
             code.unpersist()
 
-    def _stage(self, parent: Any, function: LevelFunction) -> Any:
+    def _stage(self, parent: Any, function: LevelFunction | WarmUp) -> Any:
         return self._jvm.PythonRDD(parent, self._wrapped(function), True, False)
 
     def _wrapped(self, function: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from resurge.errors import ClusterError
 from resurge.runtime.driver.cluster_state import NodeSpec
 from resurge.runtime.driver.processes import MARK
+from resurge.runtime.driver.session import SILENCE_S, silence_settings
 
 HOST = "127.0.0.1"
 DAEMON_MEMORY = "192m"
@@ -89,9 +90,10 @@ def node_environment(mark: str, spec: NodeSpec, local_folder: Path) -> dict[str,
     }
 
 
-def cluster_settings(cores_per_node: int = 1, memory: str = "700m") -> dict[str, str]:
+def cluster_settings(cores_per_node: int = 1, memory: str = "700m", silence_s: float = SILENCE_S) -> dict[str, str]:
     """Spark settings of a job on an embedded cluster: one executor per node, tasks that stay where they are sent, no retries."""
     return {
+        **silence_settings(silence_s),
         "spark.executor.cores": str(cores_per_node),
         "spark.executor.memory": memory,
         "spark.executor.extraJavaOptions": " ".join(SMALL_JVM),
@@ -107,10 +109,6 @@ def cluster_settings(cores_per_node: int = 1, memory: str = "700m") -> dict[str,
         "spark.speculation": "false",
         # Start with the executors that there are: the driver decides when enough nodes are warm.
         "spark.scheduler.minRegisteredResourcesRatio": "0",
-        # A killed process closes its connections and is seen at once; silence only tells of a hung one.
-        "spark.executor.heartbeatInterval": "3s",
-        "spark.network.timeout": "30s",
-        "spark.network.timeoutInterval": "5s",
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",

@@ -1,11 +1,13 @@
 """What the engine tells about itself: events for the telemetry log."""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
+from resurge import narration
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import CatchUp
-from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.recovery import Facts
 from resurge.runtime.driver.ledger import Ledger
 from resurge.runtime.driver.resume import Resumption
 from resurge.runtime.storage.journal import EpochPlanned
@@ -15,6 +17,15 @@ from resurge.telemetry.log import TelemetryLog
 
 if TYPE_CHECKING:
     from resurge.runtime.driver.engine import Engine
+
+
+class Took(NamedTuple):
+    """What a step of catching up took: seconds in all, and of them restoring; buffers replayed; and with the next epoch or alone."""
+
+    seconds: float
+    restore_s: float
+    replays: int
+    is_joined: bool
 
 
 class Story:
@@ -49,31 +60,15 @@ class Story:
 
     def changed(self, before: Facts, after: Facts) -> None:
         """Nodes or partitions changed."""
-        now = time.time()
-        for node in sorted(set(before.capacity) - set(after.capacity)):
-            count = sum(known.node == node for known in before.standing.values())
-            self.telemetry.write(events.NodeLost(now, node, count, after.is_buffering))
-        for node in sorted(set(after.capacity) - set(before.capacity)):
-            self.telemetry.write(events.NodeJoined(now, node, round(after.capacity[node], 4)))
-        if before.is_buffering != after.is_buffering:
-            self.telemetry.write(events.BufferingSwitched(now, after.head, after.is_buffering))
-        was, now_live = before.live_queries(), after.live_queries()
-        if was != now_live:
-            self.telemetry.write(events.QueriesChanged(now, after.head, sorted(was - now_live), sorted(now_live - was)))
+        self._tell(narration.changed(time.time(), before, after))
 
     def planned(self, before: Facts, after: Facts, took_s: float) -> None:
         """The planner chose what comes back."""
-        scheduled = {
-            str(partition): str(known.node)
-            for partition, known in after.standing.items()
-            if known.phase is Phase.CATCHING_UP and before.standing[partition].phase is not Phase.CATCHING_UP
-        }
-        if not scheduled:
-            return
-        up = frozenset(after.of_phase(Phase.LIVE, Phase.CATCHING_UP))
-        live = before.live_queries()
-        queries = sorted(name for name, need in after.graph.queries.items() if need.partitions <= up and name not in live)
-        self.telemetry.write(events.RecoveryPlanned(time.time(), queries, scheduled, took_s))
+        self._tell(narration.planned(time.time(), before, after, took_s))
+
+    def _tell(self, told: Iterable[events.Event]) -> None:
+        for event in told:
+            self.telemetry.write(event)
 
     def epoch(self, engine: "Engine", planned: EpochPlanned, reports: list[SlotReport], took_s: float) -> None:
         """A live epoch was committed."""
@@ -110,20 +105,22 @@ class Story:
             )
         )
 
-    def catch_up(self, engine: "Engine", step: CatchUp, replays: int, took_s: float) -> None:
+    def catch_up(self, engine: "Engine", step: CatchUp, took: Took) -> None:
         """Partitions that were behind took a step."""
         now = time.time()
         before = self.before or engine.facts
         self.telemetry.write(
             events.CatchUpFinished(
                 now,
-                step.first,
-                step.last,
-                took_s,
+                step.epochs[0],
+                step.epochs[-1],
+                took.seconds,
                 len(step.partitions),
-                len(step.shadows_until),
-                replays,
+                len(step.shadows),
+                took.replays,
                 {query: times for query, times in self._latencies(before, engine.facts, now).items() if times},
+                took.restore_s,
+                took.is_joined,
             )
         )
 

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
-from resurge.protocols.catch_up import Coverage
+from resurge.protocols.catch_up import Coverage, Pair
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.runs import SavedState
 from resurge.runtime.worker.messages import BufferReport, JobPlan, PartitionReport, Replay, SlotReport
+
+Produced = tuple[NodeId, range]
+"""Where a partition ran in a job, and which epochs it took."""
 
 
 @dataclass
@@ -25,12 +28,11 @@ class Version:
 
 @dataclass
 class Buffered:
-    """What one node keeps of one epoch: the files, and which pairs they cover, also where there was no row."""
+    """What one node kept in one job: the files, and which epochs of which pairs they cover, also where there was no row."""
 
     node: NodeId
-    epoch: int
     files: list[BufferReport]
-    covered: list[tuple[int, Partition, list[int]]]
+    covered: list[tuple[int, Partition, list[int], range]]
 
     @property
     def size_bytes(self) -> int:
@@ -74,20 +76,20 @@ class Versions:
             self.files[node].update(buffer.file for buffer in report.buffers)
 
     def buffer(
-        self, epoch: int, kept: Mapping[int, list[int]], reports: Iterable[SlotReport], producers: Mapping[Partition, NodeId]
+        self, kept: Mapping[int, list[int]], reports: Iterable[SlotReport], producers: Mapping[Partition, Produced]
     ) -> None:
-        """Remember what a live epoch buffered: for each exchange the key groups kept, from every partition that ran."""
+        """Remember what a job buffered: for each exchange the key groups kept, from every partition that ran."""
         files: dict[NodeId, list[BufferReport]] = {}
         for report in reports:
             for file in report.buffers:
                 files.setdefault(NodeId(file.node), []).append(file)
-        covered: dict[NodeId, list[tuple[int, Partition, list[int]]]] = {}
+        covered: dict[NodeId, list[tuple[int, Partition, list[int], range]]] = {}
         for exchange, groups in kept.items():
             owner = self.program.owner(self.program.exchanges[exchange].node)
-            for partition, node in producers.items():
+            for partition, (node, epochs) in producers.items():
                 if partition.operator == owner:
-                    covered.setdefault(node, []).append((exchange, partition, groups))
-        self.buffers += [Buffered(node, epoch, files.get(node, []), pairs) for node, pairs in covered.items()]
+                    covered.setdefault(node, []).append((exchange, partition, groups, epochs))
+        self.buffers += [Buffered(node, files.get(node, []), pairs) for node, pairs in covered.items()]
 
     def _adopt_one(self, report: PartitionReport, node: NodeId) -> None:
         version = Version(report.segment, tuple(report.segments), report.cursor, node, report.state_rows, report.state_bytes)
@@ -134,10 +136,10 @@ class Versions:
         """The epochs that buffers hold, from each partition for each other."""
         found: dict[tuple[Partition, Partition], set[int]] = {}
         for buffer in self.buffers:
-            for exchange, above, groups in buffer.covered:
+            for exchange, above, groups, epochs in buffer.covered:
                 for consumer in self.program.exchanges[exchange].consumers:
                     for group in groups:
-                        found.setdefault((above, Partition(consumer, KeyGroup(group))), set()).add(buffer.epoch)
+                        found.setdefault((above, Partition(consumer, KeyGroup(group))), set()).update(epochs)
         return {pair: frozenset(epochs) for pair, epochs in found.items()}
 
     def _owner(self, exchange: int) -> str:
@@ -146,19 +148,24 @@ class Versions:
             raise ValueError("expected a buffer of a keyed operator")
         return owner
 
-    def replays(self, first: int, last: int, wanted: Mapping[tuple[Partition, Partition], range]) -> dict[NodeId, list[Replay]]:
+    def replays(self, wanted: Mapping[Pair, range]) -> dict[NodeId, list[Replay]]:
         """Which buffers are sent again, and which of their tables; `wanted` has the epochs per pair of partitions."""
         found: dict[NodeId, list[Replay]] = {}
-        for buffer in self.buffers:
-            for file in buffer.files if first <= buffer.epoch <= last else ():
-                take = self._taken(file, wanted)
+        sent: set[tuple[int, int, int]] = set()
+        # After a roll-back a partition has produced an epoch twice, alike; what is newer is sent, and sent once.
+        for buffer in reversed(self.buffers):
+            for file in buffer.files:
+                take = self._taken(file, wanted, sent)
                 if take:
                     found.setdefault(buffer.node, []).append(Replay(file.level, file.file, take))
         return found
 
-    def _taken(self, file: BufferReport, wanted: Mapping[tuple[Partition, Partition], range]) -> dict[str, list[int]]:
+    def _taken(self, file: BufferReport, wanted: Mapping[Pair, range], sent: set[tuple[int, int, int]]) -> dict[str, list[int]]:
         take: dict[str, list[int]] = {}
         for exchange, order, epoch, groups in file.tables:
+            if (exchange, order, epoch) in sent:
+                continue
+            sent.add((exchange, order, epoch))
             above = Partition(self._owner(exchange), KeyGroup(order))
             pairs = {
                 group: [(above, Partition(consumer, KeyGroup(group))) for consumer in self.program.exchanges[exchange].consumers]

@@ -5,12 +5,18 @@ imports. What was imported is frozen, so that the collection which Spark's worke
 computed here: a thread pool that was started before the fork would not survive it.
 """
 
+import contextlib
 import gc
+import importlib
 
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import resurge.runtime.worker.tasks  # noqa: F401
+
+# Where pandas is installed, Arrow imports it at its first conversion: half a second that a task should not wait for.
+with contextlib.suppress(ImportError):
+    importlib.import_module("pandas")
 
 if __name__ == "__main__":
     gc.collect()

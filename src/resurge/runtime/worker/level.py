@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from resurge.connectors.contracts import Sink
 from resurge.connectors.reading import read_split
-from resurge.errors import BadRowError, JobError, ResurgeError
+from resurge.errors import JobError, ResurgeError
 from resurge.model.operator import Determinism, Operator
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
@@ -19,6 +19,7 @@ from resurge.operators.program import Node, Program
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.worker.event_times import watermark_us, without_time
 from resurge.runtime.worker.messages import (
     BufferReport,
     EpochWork,
@@ -117,7 +118,7 @@ class LevelTask:
         if not isinstance(source, SourceOperator):
             raise JobError(f"{split.source!r} is not a source")
         good, bad = read_split(self.code.readers[split.source], pickle.loads(split.partition), source.schema)
-        good, bad = _without_time(good, bad, source)
+        good, bad = without_time(good, bad, source)
         self.report.rows_read += good.height
         self.report.bad_rows += bad.height
         self._note_time(good, source, epoch.epoch)
@@ -155,6 +156,7 @@ class LevelTask:
             for group in groups:
                 takers = {item.operator: item for item in work if item.key_group == group and item.takes(epoch.epoch)}
                 self._process_group(nodes, group, epoch, takers, states, reports)
+        self.report.restore_s = states.restore_s
         states.save(reports)
         self._save_buffer()
         self.report.partitions = list(reports.values())
@@ -207,7 +209,7 @@ class LevelTask:
                     frames[node.number] = self.late[node.parent][node.operator.side].select(*node.operator.given.schema)
             elif node.parent in frames:
                 frames[node.number] = self._applied(node, frames[node.parent], epoch, group)
-        self._send(frames, epoch, group)
+        self._send(frames, epoch, group, {name for name, item in takers.items() if item.shadow})
         self._stage(frames, epoch, group, {name for name, item in takers.items() if not item.shadow and epoch.epoch > item.shown})
 
     def _advance(
@@ -305,12 +307,16 @@ class LevelTask:
             return compute()
         return decided(DurableStore(self.plan.durable_url), operator.name, epoch.epoch, order, compute)
 
-    def _send(self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int) -> None:
+    def _send(
+        self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int, shadows: Collection[str | None] = ()
+    ) -> None:
         """Send each node's rows to the exchanges that start at it; the last writer is the buffer."""
         for exchange in self.program.exchanges:
             if exchange.node in frames and frames[exchange.node].height:
                 rows = combined(exchange, frames[exchange.node], exchange.shape)
-                targets = [*self.targets[exchange.number], self.kept[exchange.number]]
+                # What a shadow makes is for those in this job only.
+                kept = frozenset() if self.program.owner(exchange.node) in shadows else self.kept[exchange.number]
+                targets = [*self.targets[exchange.number], kept]
                 key_groups = self.program.topology.key_groups
                 send(exchange, rows, epoch.epoch, order, key_groups, targets, [*self.writers, self.buffer])
 
@@ -333,7 +339,7 @@ class LevelTask:
         if after is None:
             after = dict(before)
             merge_maxima({0: after}, {0: self.maxima_us.get(epoch.epoch, {})})
-        return EpochContext(epoch.epoch, _watermark(node, before), _watermark(node, after))
+        return EpochContext(epoch.epoch, watermark_us(node, before), watermark_us(node, after))
 
     def _targets(self) -> list[list[frozenset[int]]]:
         """For each exchange, the key groups that each slot wants of it."""
@@ -356,43 +362,9 @@ def _attribute(report: SlotReport) -> None:
         partition.cpu_s = share * report.cpu_s
 
 
-def _watermark(node: Node, maxima_us: Mapping[str, int]) -> int | None:
-    """A node's watermark: the lowest of its sources', each less what may come late."""
-    if not node.delays or any(source not in maxima_us for source, _ in node.delays):
-        return None
-    return min(maxima_us[source] - delay for source, delay in node.delays)
-
-
 def _queries_by_node(program: Program) -> dict[int, list[tuple[str, int]]]:
     found: dict[int, list[tuple[str, int]]] = {}
     for query, nodes in program.query_nodes.items():
         for branch, number in enumerate(nodes):
             found.setdefault(number, []).append((query, branch))
     return found
-
-
-def _without_time(good: pl.DataFrame, bad: pl.DataFrame, source: SourceOperator) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """A row without event time is malformed; malformed rows fail the job unless the source routes them."""
-    if bad.height and not source.routes_bad_rows:
-        first = bad.row(0, named=True)
-        raise BadRowError(
-            f"source {source.name!r}: {bad.height} malformed rows, the first at {first['location']}: {first['row']} ({first['error']}); "
-            "expected rows that fit the schema: mend them, or route bad rows to a side output with bad_rows='route'"
-        )
-    if source.event_time is None or not good.get_column(source.event_time).null_count():
-        return good, bad
-    missing = good.filter(pl.col(source.event_time).is_null())
-    if not source.routes_bad_rows:
-        raise BadRowError(
-            f"source {source.name!r}: {missing.height} rows have no event time in {source.event_time!r}, the first being "
-            f"{missing.row(0, named=True)}; expected a time: filter them out, or route bad rows to a side output"
-        )
-    described = pl.DataFrame(
-        {
-            "location": [source.name] * missing.height,
-            "row": [str(row) for row in missing.iter_rows(named=True)],
-            "error": [f"no event time in {source.event_time!r}"] * missing.height,
-        },
-        schema=bad.schema,
-    )
-    return good.filter(pl.col(source.event_time).is_not_null()), pl.concat([bad, described])

@@ -132,6 +132,7 @@ class SlotReport(msgspec.Struct):
     maxima_us: dict[int, dict[str, int]] = msgspec.field(default_factory=dict)
     began_s: float = 0.0
     ended_s: float = 0.0
+    restore_s: float = 0.0
 
 
 class FrameEntry(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """The states of the partitions that a task advances: found in memory, else in the node's store, else in a checkpoint."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +62,7 @@ class PartitionStates:
         self.store = node_store(plan.local_root, self.node)
         self.durable = DurableStore(plan.durable_url) if plan.durable_url else None
         self.states: dict[WorkKey, State] = {}
+        self.restore_s = 0.0
 
     def load(self, work: PartitionWork) -> State:
         """The partition's state before the job."""
@@ -82,7 +84,10 @@ class PartitionStates:
             known = {run.local: run for table in tables for run in table.runs if run.local is not None}
             return load_state(saved, specs, self.store.run, durable=False, known=known)
         if work.restore is not None and self.durable is not None:
-            return load_state(work.restore, specs, self._read_durable, durable=True)
+            began = time.monotonic()
+            restored = load_state(work.restore, specs, self._read_durable, durable=True)
+            self.restore_s += time.monotonic() - began
+            return restored
         return {name: KeyedTable(spec) for name, spec in specs.items()}
 
     def _read_durable(self, reference: RunRef) -> bytes:

@@ -40,7 +40,7 @@ class LevelFunction:
             report = SlotReport(slot, self.level, failure=("Misplaced", f"slot {slot} belongs on {wanted}, not on {here}"))
             yield from self._framed(_misplaced(report, plan, packets, self.is_last))
             return
-        yield from self._framed(LevelTask(self._code(), plan, slot, self.level, packets).run())
+        yield from self._framed(LevelTask(_loaded(self.job, self.code), plan, slot, self.level, packets).run())
 
     @property
     def is_last(self) -> bool:
@@ -53,12 +53,14 @@ class LevelFunction:
                 yield target.to_bytes(8, "big")
             yield message
 
-    def _code(self) -> JobCode:
-        if self.job not in _CODE:
-            while len(_CODE) >= _JOBS_KEPT:
-                _CODE.pop(next(iter(_CODE)))
-            _CODE[self.job] = pickle.loads(self.code.value)
-        return _CODE[self.job]
+
+def _loaded(job: str, code: Any) -> JobCode:
+    """A job's code, which a process loads once."""
+    if job not in _CODE:
+        while len(_CODE) >= _JOBS_KEPT:
+            _CODE.pop(next(iter(_CODE)))
+        _CODE[job] = pickle.loads(code.value)
+    return _CODE[job]
 
 
 def _misplaced(report: SlotReport, plan: JobPlan, packets: list[bytes], is_last: bool) -> list[bytes]:
@@ -82,14 +84,25 @@ def executor_id() -> str | None:
     return None
 
 
-def warm_up(slot: int, items: Iterable[bytes]) -> Iterator[bytes]:
-    """A task that does nothing: importing this module has loaded what tasks need; a little work loads the rest."""
-    import polars as pl
+class WarmUp:
+    """A task that computes nothing but loads all that tasks need: this module, the job's code, and a little of Polars."""
 
-    # A task that leaves input unread would lose its worker, and with it what was warmed.
-    list(items)
-    pl.DataFrame({"key": ["a", "b"], "value": [1, 2]}).group_by("key").agg(pl.col("value").sum())
-    yield b"warm"
+    def __init__(self, code: Any, job: str, *, is_last: bool) -> None:
+        self.code = code
+        self.job = job
+        self.is_last = is_last
+
+    def __call__(self, slot: int, items: Iterable[bytes]) -> Iterator[bytes]:
+        import polars as pl
+
+        # A task that leaves input unread would lose its worker, and with it what was warmed.
+        list(items)
+        if self.code is not None:
+            _loaded(self.job, self.code)
+        pl.DataFrame({"key": ["a", "b"], "value": [1, 2]}).group_by("key").agg(pl.col("value").sum())
+        if not self.is_last:
+            yield (0).to_bytes(8, "big")
+        yield b"warm"
 
 
 def decode_reports(messages: Iterable[bytes]) -> list[SlotReport]:

@@ -1,0 +1,65 @@
+"""What `resurge.run` leaves behind; the job itself runs without Spark here."""
+
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from resurge import MemorySink, TopologyBuilder, posts, running
+from resurge.errors import JobError, ResurgeError
+from resurge.runtime.driver.runner import InlineRunner
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Run in this process, with temporary folders in tmp_path; has an entry for each session that was stopped."""
+    ended: list[str] = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(running, "open_session", lambda master, name: SimpleNamespace(stop=lambda: ended.append(name)))
+    monkeypatch.setattr(running, "SparkRunner", lambda spark: InlineRunner(2))
+    return ended
+
+
+def counted(sink: MemorySink, *, fails: bool = False) -> TopologyBuilder:
+    """A job that shows its posts, or fails in the first epoch."""
+
+    def shown(frame: pl.DataFrame) -> pl.DataFrame:
+        if fails and frame.height:
+            raise ValueError("broken")
+        return frame
+
+    job = TopologyBuilder("job", key_groups=2)
+    job.source("posts", posts(total=20, posts_per_epoch=10), event_time="time").filter("all", shown).query(sink=sink)
+    return job
+
+
+def test_a_run_without_a_checkpoint_folder_leaves_no_folder_behind(tmp_path, stopped):
+    """Nobody could find it again, and it would fill the disk run by run."""
+    sink = MemorySink()
+    running.run(counted(sink), interval=0, until_idle=True)
+    assert sink.table().height == 20
+    assert stopped == ["resurge job"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_fails_leaves_no_folder_behind_either(tmp_path, stopped, monkeypatch):
+    """Neither a job that fails nor a Spark that does not start."""
+    with pytest.raises(ResurgeError, match="broken"):
+        running.run(counted(MemorySink(), fails=True), interval=0, until_idle=True)
+    assert stopped == ["resurge job"]
+
+    def refuse(master: str, name: str) -> None:
+        raise JobError("Spark did not start")
+
+    monkeypatch.setattr(running, "open_session", refuse)
+    with pytest.raises(JobError):
+        running.run(counted(MemorySink()), until_idle=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_folder_that_was_named_stays(tmp_path, stopped):
+    """The next run goes on there."""
+    running.run(counted(MemorySink()), interval=0, until_idle=True, checkpoint=tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

@@ -18,7 +18,7 @@ $(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-# Run the main job: 15 queries over generated posts, checked against an independent computation and an undisturbed run.
+# 15 queries on a cluster of four nodes, two of which are killed: they come back, and every row is checked.
 demo: setup
 	@$(BIN)/resurge demo
 

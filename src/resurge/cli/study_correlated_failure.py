@@ -1,6 +1,6 @@
 """resurge study correlated-failure: the papers' main experiment, on a real cluster or simulated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +39,8 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     drawn = _chosen("figure", figures, FIGURES)
     moments = experiment.arrivals(kill, seed, arrive_from, arrive_to, arrivals)
     study = experiment.FailureStudy(nodes, kill, moments, seed, gap, chosen=chosen)
+    if simulated and "overhead" in drawn:
+        raise ClusterError("the overhead figures are measured on Spark; leave out --simulated or the figure overhead")
     console = Console(stderr=True)
     scenes = {figure: getattr(study, figure)() for figure in drawn if figure != "overhead"}
     with console.status("beginning") as status:
@@ -47,12 +49,28 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
             runs = simulated_study(scenes, nodes, partitions, seed)
         else:
-            runs = experiment.run_study(study, scenes, out, status.update)
+            runs = experiment.run_study(study, scenes, out, status.update) if scenes else {}
+            if "overhead" in drawn:
+                _overhead(out, status.update)
     how = f"{kill} of {nodes} nodes die {'one after another' if gap else 'at once'}"
     heading = f"{how}, {'simulated' if simulated else 'on a real cluster'}"
     for figure, summary in write_study(runs, out, heading).items():
         Console().print(_table(heading if figure == "strategies" else figure, summary))
     Console().print(f"written to {out.resolve()}", soft_wrap=True)
+
+
+def _overhead(out: Path, tell: Callable[[str], None]) -> None:
+    from resurge.experiments.overhead import measure
+    from resurge.report.overhead import write_overhead
+
+    runs = {known.name: (known.checkpoint_interval, known.always_buffers, *logs) for known, logs in measure(out, tell).items()}
+    table = Table(title="overhead")
+    columns = ("checkpoint_interval", "always_buffers", "posts_per_s", "latency_p50_s", "latency_p99_s")
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in write_overhead(runs, out).values():
+        table.add_row(*(str(row[column]) for column in columns))
+    Console().print(table)
 
 
 def _chosen(what: str, given: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ STRATEGIES = ("incremental", "blocking", "eager", "source-replay", BEST_CASE)
 STUDY_WINDOWS_S = {"O1": (8, 2), "O2": (10, 2), "O3": (12, 2), "O4": (14, 2)}
 """All windows slide alike, so that each epoch costs about as much as the next one and latencies can be compared."""
 RETENTION = "10s"
-CALIBRATING_EPOCHS = 8
+CALIBRATING_EPOCHS = 12
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class FailureStudy:
     arrivals_s: tuple[float, ...] = ()
     seed: int = 1
     gap_s: float = 0.0
-    posts_per_second: float = 6000.0
+    posts_per_second: float = 4000.0
     distinct_tags: int = 30_000
     interval_s: float = 5.0
     checkpoint_interval: int = 5
     kill_after_epoch: int = 9
     watch_s: float = 50.0
-    utilisation: float = 0.18
-    headroom: float = 0.25
+    utilisation: float = 0.19
+    headroom: float = 0.28
     early_s: float = 1.0
     chosen: tuple[str, ...] = field(default=STRATEGIES)
 
@@ -127,6 +127,7 @@ class Stage:
                 engine.run(CALIBRATING_EPOCHS)
             finally:
                 engine.close("calibrated")
+            self.runner.calibrate(sum(engine.membership.costs.values()) + engine.membership.reading_cost)
 
     def play(self, scene: Scene, log: Path) -> list[Event]:
         """One run; everything that happened is in its telemetry."""
@@ -194,7 +195,7 @@ def stage(study: FailureStudy, tell: Callable[[str], None]) -> Iterator[Stage]:
     """A cluster for a study."""
     tell(f"starting {study.nodes} nodes")
     with arena(study.nodes) as (cluster, inner):
-        runner = CalibratedRunner(inner, study.nodes, study.interval_s, study.utilisation)
+        runner = CalibratedRunner(inner, study.nodes, study.interval_s, study.utilisation, measured_jobs=None)
         made = Stage(study, cluster, inner, runner, tell)
         made.calibrate()
         yield made

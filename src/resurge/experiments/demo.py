@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
-from resurge.connectors.posts import posts
+from resurge.connectors.posts import PostSource, posts
 from resurge.connectors.sinks import MemorySink
 from resurge.experiments.chaos import compare, shown
 from resurge.experiments.failures import Strike, Striker
 from resurge.experiments.hashtags import Hashtags, differences, hashtags
-from resurge.experiments.pacing import calibrated
+from resurge.experiments.pacing import CalibratedRunner
 from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
@@ -25,10 +25,14 @@ from resurge.telemetry.events import Event
 from resurge.telemetry.log import TelemetryLog
 
 NODES = 4
-POSTS_PER_EPOCH = 1_000
-INTERVAL_S = 2.0
-KILL_AFTER_EPOCH = 12
-ADD_AFTER_S = (12.0, 24.0)
+POSTS_PER_EPOCH = 5_000
+WINDOWS_S = {"O1": (10, 5), "O2": (15, 5), "O3": (20, 5), "O4": (25, 5)}
+"""An epoch has five seconds of posts, so that each costs about as much as the next one."""
+INTERVAL_S = 3.0
+KILL_AFTER_EPOCH = 10
+ADD_AFTER_S = (10.0, 25.0)
+UTILISATION, HEADROOM = 0.25, 0.3
+"""Two of four nodes have room for little more than half of the queries."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,17 @@ class Demonstration:
 
 
 def job(epochs: int) -> Hashtags:
-    """The 15 queries over generated posts with the published statistics."""
-    return hashtags(posts(total=epochs * POSTS_PER_EPOCH, posts_per_epoch=POSTS_PER_EPOCH), key_groups=1)
+    """The 15 queries over generated posts."""
+    return hashtags(_source(epochs), key_groups=1, windows_s=WINDOWS_S)
+
+
+def _source(epochs: int) -> PostSource:
+    return posts(total=epochs * POSTS_PER_EPOCH, posts_per_epoch=POSTS_PER_EPOCH, zipf=1.1, distinct=30_000)
 
 
 def all_posts(epochs: int) -> pl.DataFrame:
     """Every post of the demo, read straight from the generator."""
-    reader = posts(total=epochs * POSTS_PER_EPOCH, posts_per_epoch=POSTS_PER_EPOCH).reader(None)  # type: ignore[arg-type]
+    reader = _source(epochs).reader(None)  # type: ignore[arg-type]
     start, end = reader.initialOffset(), {"rows": epochs * POSTS_PER_EPOCH, "started_at": None}
     return pl.concat([reader.read_frames(split)[0] for split in reader.partitions(start, end)])
 
@@ -74,9 +82,10 @@ def demonstrate(epochs: int, log: Path, tell: Callable[[Event], None], say: Call
         striker = Striker(cluster, [strike], lambda alive, count: rng.sample(sorted(alive), count))
         run = job(epochs)
         with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
+            striker.telemetry = telemetry
             telemetry.listeners += [tell, striker.listen]
-            options = RunOptions(folder, interval_s=INTERVAL_S, checkpoint_interval=6, back_pressure=False)
-            engine = Engine(run.topology, calibrated(runner), options, telemetry)
+            options = RunOptions(folder, interval_s=INTERVAL_S, checkpoint_interval=6, back_pressure=False, headroom=HEADROOM)
+            engine = Engine(run.topology, CalibratedRunner(runner, NODES, INTERVAL_S, UTILISATION), options, telemetry)
             say("starting the queries")
             try:
                 run_demo(engine, epochs)
@@ -116,4 +125,4 @@ def demonstrate_locally(epochs: int, log: Path, tell: Callable[[Event], None], s
 
 def _checked(run: Hashtags, epochs: int) -> Demonstration:
     tables = {name: sink.table() for name, sink in run.sinks.items() if isinstance(sink, MemorySink)}
-    return Demonstration(differences(all_posts(epochs), tables), *compare(shown(run), undisturbed(epochs)))
+    return Demonstration(differences(all_posts(epochs), tables, WINDOWS_S), *compare(shown(run), undisturbed(epochs)))

@@ -50,10 +50,10 @@ def parsed(posts: pl.DataFrame) -> pl.DataFrame:
     return posts.select("time", pl.col("tags").alias("tag")).explode("tag").drop_nulls("tag")
 
 
-def expected(posts: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def expected(posts: pl.DataFrame, windows_s: Mapping[str, tuple[int, int]] = WINDOWS_S) -> dict[str, pl.DataFrame]:
     """What every query must have counted in the end, computed by DuckDB in one go: tag, stream, window start, n."""
-    counts = {name: _counted(posts, size, slide, name) for name, (size, slide) in WINDOWS_S.items()}
-    found = {name: counts[name] for name in WINDOWS_S}
+    counts = {name: _counted(posts, size, slide, name) for name, (size, slide) in windows_s.items()}
+    found = dict(counts)
     for name, inputs in MAINTAINED.items():
         found[name] = pl.concat([counts[window] for window in inputs]).sort("stream", "tag", "window_start")
     return found
@@ -89,10 +89,12 @@ def counted(name: str, shown: pl.DataFrame) -> pl.DataFrame:
     return shown.unique(subset=keys, keep="last", maintain_order=True).select(*keys, "n").sort(keys)
 
 
-def differences(posts: pl.DataFrame, shown: Mapping[str, pl.DataFrame]) -> dict[str, int]:
+def differences(
+    posts: pl.DataFrame, shown: Mapping[str, pl.DataFrame], windows_s: Mapping[str, tuple[int, int]] = WINDOWS_S
+) -> dict[str, int]:
     """For each query, how many counts are wrong, missing or too many; empty if all is right."""
     found = {}
-    for name, wanted in expected(posts).items():
+    for name, wanted in expected(posts, windows_s).items():
         got = counted(name, shown[name])
         wrong = wanted.join(got, on=wanted.columns, how="anti", nulls_equal=True).height
         wrong += got.join(wanted, on=wanted.columns, how="anti", nulls_equal=True).height

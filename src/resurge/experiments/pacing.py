@@ -8,9 +8,8 @@ from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 
-UTILISATION = 0.55
-MEASURED_JOBS = 6
-IGNORED_JOBS = 2
+MEASURED_JOBS = 8
+IGNORED_JOBS = 4
 
 
 @dataclass
@@ -23,7 +22,8 @@ class CalibratedRunner:
     inner: SparkRunner
     nodes: int
     interval_s: float
-    utilisation: float = UTILISATION
+    utilisation: float
+    measured_jobs: int | None = MEASURED_JOBS
     share: float = 1.0
     seen: list[float] = field(default_factory=list)
 
@@ -31,6 +31,11 @@ class CalibratedRunner:
     def master(self) -> str:
         """Where it runs."""
         return self.inner.master
+
+    @property
+    def is_concurrent(self) -> bool:
+        """As the runner inside."""
+        return self.inner.is_concurrent
 
     def members(self) -> dict[NodeId, Member]:
         """The nodes, each with the same share."""
@@ -43,13 +48,16 @@ class CalibratedRunner:
     def run(self, plan: JobPlan) -> list[SlotReport]:
         """Run, and measure while there is something to learn."""
         reports = self.inner.run(plan)
-        if self.share == 1.0 and plan.epochs:
+        if self.measured_jobs is not None and len(self.seen) < self.measured_jobs and plan.epochs:
             self.seen.append(sum(report.cpu_s for report in reports))
-            if len(self.seen) >= MEASURED_JOBS:
+            if len(self.seen) == self.measured_jobs:
                 settled = sorted(self.seen[IGNORED_JOBS:])
-                cost = settled[len(settled) // 2] / self.interval_s
-                self.share = min(1.0, cost / self.nodes / self.utilisation)
+                self.calibrate(settled[len(settled) // 2] / self.interval_s)
         return reports
+
+    def calibrate(self, cost: float) -> None:
+        """Give every node the share that makes it busy for the set part, if the job costs so many seconds per second."""
+        self.share = min(1.0, cost / self.nodes / self.utilisation)
 
     def session(self) -> object:
         """The session inside."""
@@ -58,10 +66,3 @@ class CalibratedRunner:
     def close(self) -> None:
         """As the runner inside."""
         self.inner.close()
-
-
-def calibrated(
-    runner: SparkRunner, nodes: int = 4, interval_s: float = 2.0, utilisation: float = UTILISATION
-) -> CalibratedRunner:
-    """A runner that sets its nodes' speed after a few epochs."""
-    return CalibratedRunner(runner, nodes, interval_s, utilisation)

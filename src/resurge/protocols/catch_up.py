@@ -12,7 +12,8 @@ from resurge.model.names import NodeId, Partition
 from resurge.protocols.recovery import Facts, Phase
 
 MOST_EPOCHS_PER_STEP = 16
-SHARE_OF_LATENCY = 0.1
+SHARE_OF_LATENCY = 0.15
+SHARE_OF_INTERVAL = 0.8
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
@@ -162,17 +163,54 @@ def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
     return int(min(fitting + 1e-9, MOST_EPOCHS_PER_STEP))
 
 
+def is_pressing(facts: Facts) -> bool:
+    """Whether those who are on their way back are worth more than those who are live: then live epochs wait for steps."""
+    up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+    live = facts.live
+    back = [need for need in facts.graph.queries.values() if need.partitions <= up]
+    working = sum(need.priority for need in back if need.partitions <= live)
+    return sum(need.priority for need in back) - working > working
+
+
 def has_room(interval_s: float, usual_s: float, overhead_s: float, epoch_s: float) -> bool:
     """Whether steps of their own fit between two live epochs; if so, these need not carry any."""
-    return interval_s - usual_s >= overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
+    left_s = interval_s - usual_s + patience_s(interval_s, usual_s)
+    return left_s >= overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
 
 
-def spare(interval_s: float, usual_s: float, headroom: float) -> float:
-    """By how much a live epoch may be longer than usual, as a part of a node's capacity, without its readers noticing.
+def patience_s(interval_s: float, usual_s: float) -> float:
+    """By how much a live epoch may be late without its readers noticing: its rows wait for half an interval, then for its job."""
+    return SHARE_OF_LATENCY * (interval_s / 2 + usual_s)
 
-    An epoch's rows wait for half an interval on average, and then for its job.
+
+def epochs_aloft(facts: Facts, step: CatchUp, interval_s: float, patience_s: float, unit_s: float) -> int:
+    """How many epochs a step may take that runs while live epochs go on; `unit_s` is how long a full node works for an epoch.
+
+    A node without live partitions has the whole interval for it; where there are some, their tasks wait for it.
     """
-    return SHARE_OF_LATENCY * (interval_s / 2 + usual_s) / max(interval_s * headroom, 1e-9)
+    live = loads(facts, facts.live)
+    each = loads(facts, (*step.partitions, *step.shadows))
+    room = (
+        (patience_s if live.get(node) else SHARE_OF_INTERVAL * interval_s) / (used * unit_s)
+        for node, used in each.items()
+        if used * unit_s > 0
+    )
+    return max(LEAST_EPOCHS_PER_STEP, int(min(*room, float(MOST_EPOCHS_PER_STEP), float(MOST_EPOCHS_PER_STEP))))
+
+
+def nearly_there(facts: Facts, step: CatchUp) -> int:
+    """How many epochs those who are nearest have to go, if that is so little that the next live epoch can take it; else 0.
+
+    What catches up beside live epochs is one behind whenever it ends, so that the last stretch is taken together.
+    """
+    left = min((facts.head - taken.start + 1 for taken in step.partitions.values()), default=0)
+    return left if left <= LEAST_EPOCHS_PER_STEP else 0
+
+
+def smoothed_overhead_s(known_s: float | None, took_s: float, step: CatchUp, epoch_s: float) -> float:
+    """What steps take beside the work that their partitions are known to cost, after one more step."""
+    newest_s = max(0.0, took_s - step.longest * epoch_s)
+    return newest_s if known_s is None else (known_s + newest_s) / 2
 
 
 def epochs_per_step(budget_s: float, overhead_s: float, epoch_s: float, least: int = LEAST_EPOCHS_PER_STEP) -> int:

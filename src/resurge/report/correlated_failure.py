@@ -46,6 +46,7 @@ def summarise(events: Sequence[Event]) -> dict[str, Any]:
     """The figures of one strategy."""
     found = asdict(recovery_metrics.figures(events))
     found["healthy_latency_ratio"] = recovery_metrics.healthy_ratio(events)
+    found["join_latency_ratio"] = recovery_metrics.join_ratio(events)
     found["falls_behind"] = falls_behind(events)
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()}
 

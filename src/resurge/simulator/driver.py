@@ -16,12 +16,16 @@ from resurge.protocols.catch_up import (
     LEAST_EPOCHS_PER_STEP,
     MOST_EPOCHS_PER_STEP,
     CatchUp,
+    epochs_aloft,
     epochs_beside,
     epochs_per_step,
     has_room,
+    is_pressing,
     load,
+    nearly_there,
     next_step,
-    spare,
+    patience_s,
+    smoothed_overhead_s,
 )
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
@@ -45,6 +49,7 @@ class DriverOptions:
     strategy: Strategy
     checkpoint_interval: int = 10
     is_checked: bool = True
+    is_concurrent: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,23 @@ class KnownShadow:
 
     node: NodeId
     cursor: int
+
+
+@dataclass
+class Flight:
+    """A step that runs while live epochs go on: what was decided, from which facts, and when it ended, if it did."""
+
+    step: CatchUp
+    before: Facts
+    job: Job
+    started_s: float
+    restore_s: float
+    ended_s: float | None = None
+
+    def is_void(self, facts: Facts) -> bool:
+        """Whether a partition of the step, or a node, has been lost meanwhile."""
+        moved = any(facts.standing[partition] != self.before.standing[partition] for partition in self.step.partitions)
+        return moved or not self.job.nodes <= facts.capacity.keys()
 
 
 class Driver:
@@ -72,6 +94,8 @@ class Driver:
         self.joining: CatchUp | None = None
         self.restore_s = 0.0
         self.taken = 0
+        self.flight: Flight | None = None
+        self.is_losing = False
         self.with_state: set[Partition] = set()
         self.shadows: dict[Partition, KnownShadow] = {}
         self.buffers = KnownBuffers()
@@ -143,9 +167,9 @@ class Driver:
 
     def step(self) -> Steps:
         """Run the next epoch if there is input."""
+        self._land()
         self.observe()
-        while self.catching_up() and not self.facts.live_queries() and self._beside() is None:
-            # Nobody waits for the next epoch, so that those who are behind do not wait for it either.
+        while self.catching_up() and is_pressing(self.facts) and self._beside() is None:
             yield from self.catch_up()
             self.observe()
         if self.journal.pending is None:
@@ -242,12 +266,20 @@ class Driver:
         return bool(self.facts.of_phase(Phase.CATCHING_UP))
 
     def catch_up(self, budget_s: float | None = None) -> Steps:
-        """One bounded step for the partitions that are behind; False if there is no time for one now."""
+        """One bounded step for the partitions that are behind; False if there is no time for one now, or one is under way."""
         began_s = self.env.now
         taken: list[CatchUp] = []
+        is_urgent = budget_s is None or is_pressing(self.facts)
+        if self.flight is not None:
+            while is_urgent and self.flight.ended_s is None:
+                yield self.env.timeout(self.timing.poll_s)
+            return self._land()
         if self._next() is None:
             self._stand(recovery.advanced(self.facts, {}))
             return True
+        if self._flies() and budget_s is not None and not is_urgent:
+            self._launch(budget_s)
+            return False
 
         def work() -> Job | None:
             step = self._next_step(budget_s)
@@ -263,31 +295,81 @@ class Driver:
         self._commit_catch_up(taken[0], shown, self.env.now - began_s)
         return True
 
+    def _flies(self) -> bool:
+        """Whether steps run while live epochs go on: where that can be, and as long as it gains on them."""
+        return self.options.is_concurrent and not self.is_losing
+
+    def _launch(self, budget_s: float) -> None:
+        """Begin a step that runs while live epochs go on, unless the next one can take it as quickly."""
+        step = self._next()
+        if step is None:
+            return
+        left = nearly_there(self.facts, step)
+        if left and self.overhead_s + left * self._epoch_s(step) > budget_s:
+            return
+        interval_s = self.timing.interval_s
+        epochs = epochs_aloft(self.facts, step, interval_s, self._patience_s(), interval_s * self.timing.headroom)
+        step = self._next(epochs) or step
+        job = self._catch_up_job(step)
+        took_s, restore_s = self.world.duration_s(job, self._spans_s(job))
+        self.flight = Flight(step, self.facts, job, self.env.now, restore_s)
+        self.env.process(self._fly(self.flight, took_s))
+
+    def _fly(self, flight: Flight, took_s: float) -> Steps:
+        yield self.env.timeout(took_s)
+        noticed_s = self.world.first_loss_noticed_s(flight.job.nodes)
+        if noticed_s is not None and noticed_s > self.env.now:
+            yield self.env.timeout(noticed_s - self.env.now)
+        flight.ended_s = self.env.now
+
+    def _land(self) -> bool:
+        """Take what a step brought that ran meanwhile, if it has ended; False if none has."""
+        flight = self.flight
+        if flight is None or flight.ended_s is None:
+            return False
+        self.flight = None
+        is_lost = self.world.first_loss_noticed_s(flight.job.nodes) is not None
+        if is_lost or flight.is_void(self.facts):
+            self.observe()
+            return True
+        self.is_losing = flight.step.longest <= self.facts.head - flight.before.head
+        shown = self.world.run(flight.job)
+        self._adopt(flight.job)
+        self.restore_s = flight.restore_s
+        self._commit_catch_up(flight.step, shown, flight.ended_s - flight.started_s)
+        return True
+
     def _next(self, most_epochs: int = MOST_EPOCHS_PER_STEP) -> CatchUp | None:
         cursors = {partition: shadow.cursor for partition, shadow in self.shadows.items()}
         return next_step(self.facts, self.buffers.coverage(), cursors, most_epochs)
 
     def _next_step(self, budget_s: float | None) -> CatchUp | None:
         step = self._next()
-        if step is None or budget_s is None or not self.facts.live_queries():
+        if step is None or budget_s is None or is_pressing(self.facts):
             return step
         least = max(0, LEAST_EPOCHS_PER_STEP - self.taken)
-        epochs = epochs_per_step(budget_s, self.overhead_s, self._epoch_s(step), least)
+        epochs = epochs_per_step(budget_s + self._patience_s(), self.overhead_s, self._epoch_s(step), least)
         return self._next(epochs) if epochs else None
 
     def _beside(self) -> CatchUp | None:
         """The step that is taken in one job with the next epoch, if one is."""
-        step = self._next()
+        step = self._next() if self.flight is None else None
         if step is None:
             return None
         timing, facts, usual_s = self.timing, self.facts, self.pace.took_s
-        if not facts.live_queries():
-            # Nobody waits for the epoch, so that a step which brings somebody to the head always fits.
+        if is_pressing(facts):
+            # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
             return step if facts.head in step.cursors().values() else None
+        if self._flies():
+            left = nearly_there(facts, step)
+            return self._next(left) if left else None
         if has_room(timing.interval_s, usual_s, self.overhead_s, self._epoch_s(step)):
             return None
-        epochs = epochs_beside(facts, step, spare(timing.interval_s, usual_s, timing.headroom))
+        epochs = epochs_beside(facts, step, self._patience_s() / (timing.interval_s * timing.headroom))
         return self._next(epochs) if epochs else None
+
+    def _patience_s(self) -> float:
+        return patience_s(self.timing.interval_s, self.pace.took_s)
 
     def _epoch_s(self, step: CatchUp) -> float:
         return load(self.facts, step) * self.timing.interval_s * self.timing.headroom
@@ -315,6 +397,8 @@ class Driver:
 
     def _commit_catch_up(self, step: CatchUp, shown: Shown, took_s: float, *, is_midway: bool = False) -> None:
         before = self.facts
+        if not is_midway:
+            self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self._epoch_s(step))
         cursors = step.cursors()
         if shown.parts:
             self.journal.commit(Commit(step.epochs[-1], cursors, shown.parts))
@@ -328,6 +412,7 @@ class Driver:
         if not self.catching_up():
             self.shadows.clear()
             self.world.shadows.clear()
+            self.is_losing = False
         self.story.catch_up(self.env.now, took_s, step, before, self.facts, restore_s=self.restore_s, is_joined=is_midway)
         self.story.changed(self.env.now, before, self.facts)
 
@@ -347,8 +432,7 @@ class Driver:
 
     def _run(self, job: Job) -> Steps:
         """Let a job take its time; a death among its nodes voids it as soon as it is noticed."""
-        spans_s = {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
-        took_s, self.restore_s = self.world.duration_s(job, spans_s)
+        took_s, self.restore_s = self.world.duration_s(job, self._spans_s(job))
         self.job_ends_s = self.env.now + took_s
         noticed_s = self.world.first_loss_noticed_s(job.nodes)
         while noticed_s is None and self.env.now < self.job_ends_s:
@@ -359,6 +443,9 @@ class Driver:
         self.job_ends_s = None
         members = self.world.members(self.env.now)
         return frozenset(node for node in job.nodes if node not in members)
+
+    def _spans_s(self, job: Job) -> dict[int, float]:
+        return {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
 
     def _wait_for_nodes(self) -> Steps:
         """Losing all nodes keeps the driver waiting, not dead."""

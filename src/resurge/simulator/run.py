@@ -87,7 +87,7 @@ class _Run:
         self.world = World(scenario.workload, scenario.timing)
         self.journal = Journal()
         self.story = Story(telemetry, scenario.workload, self.journal)
-        self.options = DriverOptions(strategy, scenario.checkpoint_interval, is_checked)
+        self.options = DriverOptions(strategy, scenario.checkpoint_interval, is_checked, scenario.is_concurrent)
         self.labels: dict[str, NodeId] = {}
         self.over_from_s: float | None = None
         self.doomed: list[NodeId] = []

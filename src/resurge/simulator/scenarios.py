@@ -34,6 +34,7 @@ class Scenario:
     heals: bool = True
     settle_s: float = 200.0
     overfills_at_last: bool = False
+    is_concurrent: bool = True
 
     def nodes_that_suffice(self) -> int:
         """So many nodes that every partition finds room, however the others lie."""
@@ -65,6 +66,7 @@ def random_scenario(rng: random.Random) -> Scenario:
         timing=timing,
         checkpoint_interval=rng.choice((2, 4, 7, 30)),
         correlated_from=rng.choice((1, 2, 2, 3)),
+        is_concurrent=rng.random() < 0.7,
     )
 
 

@@ -175,6 +175,20 @@ def healthy_ratio(events: Sequence[Event]) -> float | None:
     return late.p50 / early.p50 if early is not None and late is not None and early.p50 > 0 else None
 
 
+def join_ratio(events: Sequence[Event]) -> float | None:
+    """The highest relative latency in the two epochs after a node joined; joins that let queries come back are left out."""
+    relative = relative_latencies(events)
+    epochs = [event.at_s for event in events if isinstance(event, EpochFinished)]
+    busy = [event.at_s for event in events if isinstance(event, RecoveryPlanned | CatchUpFinished)]
+    highest: list[float] = []
+    for joined in (event.at_s for event in events if isinstance(event, NodeJoined)):
+        later = [moment for moment in epochs if moment > joined][:2]
+        since = max((moment for moment in epochs if moment <= joined), default=joined)
+        if len(later) == 2 and not any(since < moment <= later[-1] for moment in busy):
+            highest += [point.value for line in relative.values() for point in line if joined < point.at_s <= later[-1]]
+    return max(highest, default=None)
+
+
 def available_queries(events: Sequence[Event], step_s: float = 1.0) -> list[tuple[float, int]]:
     """How many queries were available at each moment after the failure."""
     began = failure_s(events)

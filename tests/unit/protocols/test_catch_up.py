@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import epochs_per_step, next_step
+from resurge.protocols.catch_up import epochs_beside, epochs_per_step, has_room, next_step
 from resurge.protocols.recovery import Facts
 from tests.unit.protocols.test_recovery import N2, N3, N4, A, B, C, whole
 
@@ -21,19 +21,20 @@ def lost_and_scheduled(facts: Facts) -> Facts:
 
 
 def test_a_live_upstream_partition_is_replayed_as_a_shadow_where_no_buffer_is() -> None:
-    """b needs all of a's epochs since the checkpoint; c gets its from b."""
-    step = next_step(lost_and_scheduled(after(8)), {}, {}, most_epochs=16)
+    """b needs all of a's epochs since the checkpoint; c, which is at the head, waits for it."""
+    step = next_step(lost_and_scheduled(after(8)), {}, {})
     assert step is not None
-    assert (step.first, step.last, step.partitions) == (6, 8, (B, C))
-    assert (step.shadows_until, step.shadows_kept) == ({A: 8}, frozenset())
+    assert step.partitions == {B: range(6, 9)}
+    assert (step.shadows, step.shadows_kept) == ({A: range(6, 9)}, frozenset())
+    assert step.epochs == [6, 7, 8]
 
 
 def test_buffers_spare_the_shadow() -> None:
     """What a live epoch buffered is sent again."""
-    step = next_step(lost_and_scheduled(after(8)), {(A, B): frozenset((6, 7, 8))}, {}, most_epochs=16)
+    step = next_step(lost_and_scheduled(after(8)), {(A, B): frozenset((6, 7, 8))}, {})
     assert step is not None
-    assert step.shadows_until == {}
-    assert (A, B) in step.buffered
+    assert step.shadows == {}
+    assert step.buffered == {(A, B): range(6, 9)}
 
 
 def test_a_shadow_goes_on_from_where_it_is() -> None:
@@ -41,34 +42,84 @@ def test_a_shadow_goes_on_from_where_it_is() -> None:
     facts = recovery.advanced(lost_and_scheduled(after(8)), {B: 6})
     step = next_step(facts, {}, {A: 6}, most_epochs=1)
     assert step is not None
-    assert (step.first, step.last, step.shadows_kept) == (7, 7, {A})
+    assert (step.epochs, step.shadows_kept) == ([7], {A})
 
 
 def test_a_shadow_that_has_passed_what_another_partition_needs_begins_anew() -> None:
     """b is scheduled when the shadow of a has fed somebody else to epoch 7: going on, it would leave b without epochs 6 and 7."""
-    step = next_step(lost_and_scheduled(after(8)), {}, {A: 7}, most_epochs=16)
+    step = next_step(lost_and_scheduled(after(8)), {}, {A: 7})
     assert step is not None
-    assert (step.first, step.shadows_kept) == (6, frozenset())
+    assert (step.epochs[0], step.shadows_kept) == (6, frozenset())
 
 
 def test_a_shadow_that_feeds_a_new_shadow_begins_anew_too() -> None:
     """c comes back; the shadow of b begins at the checkpoint, so that of a must as well."""
     facts = recovery.scheduled(recovery.nodes_lost(after(8), [N3], correlated_from=2), {C: N4}, ["c/0"])
-    step = next_step(facts, {}, {A: 7}, most_epochs=16)
+    step = next_step(facts, {}, {A: 7})
     assert step is not None
-    assert (step.shadows_until, step.shadows_kept) == ({A: 8, B: 8}, frozenset())
+    assert (step.shadows, step.shadows_kept) == ({A: range(6, 9), B: range(6, 9)}, frozenset())
 
 
 def test_a_shadow_from_before_the_last_checkpoint_is_not_kept() -> None:
     """Its epochs are no longer in the journal."""
     facts = replace(lost_and_scheduled(after(8)), checkpoint=7)
     facts = recovery.advanced(facts, {B: 7})
-    step = next_step(facts, {}, {A: 6}, most_epochs=16)
+    step = next_step(facts, {}, {A: 6})
     assert step is not None
-    assert (step.first, step.shadows_kept) == (8, frozenset())
+    assert (step.epochs, step.shadows_kept) == ([8], frozenset())
 
 
-def test_a_step_always_gains_on_the_head() -> None:
-    """One live epoch passes between two steps, so even without any time left a step takes two."""
-    assert epochs_per_step(0.0, 5.0, most=16) == 2
-    assert epochs_per_step(100.0, 1.0, most=16) == 16
+def both_behind(cursor_of_b: int, cursor_of_c: int) -> Facts:
+    """b and c catch up, from different epochs."""
+    facts = recovery.nodes_lost(after(12), [N2, N3], correlated_from=2)
+    facts = recovery.scheduled(facts, {B: N4, C: N4}, ["c/0"])
+    return recovery.advanced(facts, {B: cursor_of_b, C: cursor_of_c})
+
+
+def test_everyone_goes_on_from_where_it_is() -> None:
+    """b is at epoch 9 and c at 6; both take two epochs, c's being those that b has left in a buffer."""
+    coverage = {(A, B): frozenset(range(6, 13)), (B, C): frozenset(range(6, 10))}
+    step = next_step(both_behind(9, 6), coverage, {}, most_epochs=2)
+    assert step is not None
+    assert step.partitions == {B: range(10, 12), C: range(7, 9)}
+    assert step.epochs == [7, 8, 10, 11]
+    assert step.buffered == {(A, B): range(10, 12), (B, C): range(7, 9)}
+
+
+def test_nobody_overtakes_what_feeds_it() -> None:
+    """c is as far as b and would take more epochs than b does."""
+    coverage = {(A, B): frozenset(range(6, 9))}
+    step = next_step(both_behind(6, 6), coverage, {A: 5}, most_epochs=4)
+    assert step is not None
+    assert step.partitions[C].stop <= step.partitions[B].stop
+
+
+def test_a_shadow_does_not_run_ahead_of_those_it_feeds() -> None:
+    """b needs a's shadow from epoch 6 on; whatever the step is, the shadow takes no epoch that b does not take with it."""
+    step = next_step(both_behind(5, 5), {}, {}, most_epochs=3)
+    assert step is not None
+    assert step.shadows == {A: range(6, 9)}
+    assert step.partitions == {B: range(6, 9), C: range(6, 9)}
+
+
+def test_steps_always_gain_on_the_head() -> None:
+    """One live epoch passes between two steps, so even without any time left a step takes two, unless others took them."""
+    assert epochs_per_step(0.0, 5.0, 0.1) == 2
+    assert epochs_per_step(0.0, 5.0, 0.1, least=0) == 0
+    assert epochs_per_step(100.0, 1.0, 0.1) == 16
+
+
+def test_nodes_that_are_less_busy_catch_up_while_the_busiest_works() -> None:
+    """a fills half of its node in each epoch; b alone on another has time for two epochs, and with some patience for three."""
+    facts = replace(lost_and_scheduled(after(8)), capacity={N4: 1.0, **dict.fromkeys(whole().capacity, 1.0)})
+    facts = replace(facts, costs={A: 0.5, B: 0.25, C: 0.0})
+    coverage = {(A, B): frozenset((6, 7, 8))}
+    step = next_step(facts, coverage, {})
+    assert step is not None
+    assert (epochs_beside(facts, step, 0.0), epochs_beside(facts, step, 0.25)) == (2, 3)
+
+
+def test_live_epochs_carry_steps_only_where_there_is_no_room_between_them() -> None:
+    """Two epochs of a second and an overhead of one need three seconds, some of which readers do not notice."""
+    assert has_room(5.0, 2.6, 1.0, 1.0)
+    assert not has_room(5.0, 3.0, 1.0, 1.0)

@@ -1,34 +1,69 @@
-"""Steps of catching up as jobs: together with a live epoch where nodes have time beside it, else alone between two."""
+"""Steps of catching up as jobs: beside live epochs on a cluster; where jobs run one by one, between two or within one."""
 
+import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from resurge.connectors.contracts import StagedPart
+from resurge.errors import JobError
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import (
     LEAST_EPOCHS_PER_STEP,
     MOST_EPOCHS_PER_STEP,
     CatchUp,
+    epochs_aloft,
     epochs_beside,
     epochs_per_step,
     has_room,
+    is_pressing,
     load,
+    nearly_there,
     next_step,
-    spare,
+    patience_s,
+    smoothed_overhead_s,
 )
 from resurge.protocols.recovery import Facts, Phase
-from resurge.runtime.driver.job_plans import Work, catch_up_work, joined, live_work
+from resurge.runtime.driver.failures import raise_failure
+from resurge.runtime.driver.job_plans import Work, buffered_groups, catch_up_work, joined, live_work
 from resurge.runtime.driver.outputs import without_rows
+from resurge.runtime.driver.runner import NodesLostError, Runner
 from resurge.runtime.driver.story import Took
 from resurge.runtime.storage.journal import CatchUpCommitted
-from resurge.runtime.worker.messages import EpochWork, SlotReport
+from resurge.runtime.worker.messages import EpochWork, JobPlan, SlotReport
 
 if TYPE_CHECKING:
     from resurge.runtime.driver.engine import Engine
 
-_WEIGHT_OF_NEWEST = 0.5
+
+@dataclass
+class Flight:
+    """A step that runs while live epochs go on: what was decided, where its partitions stood then, and what came of it."""
+
+    step: CatchUp
+    before: Facts
+    plan: JobPlan
+    chosen: Work
+    started: float = field(default_factory=time.monotonic)
+    took_s: float = 0.0
+    reports: list[SlotReport] | None = None
+    error: Exception | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, runner: Runner) -> None:
+        """Run the job; whatever comes of it is looked at by the thread that decides."""
+        try:
+            self.reports = runner.run(self.plan)
+        except (NodesLostError, JobError) as error:
+            self.error = error
+        self.took_s = time.monotonic() - self.started
+        self.ended.set()
+
+    def is_void(self, facts: Facts) -> bool:
+        """Whether a partition of the step, or a node, has been lost meanwhile."""
+        moved = any(facts.standing[partition] != self.before.standing[partition] for partition in self.step.partitions)
+        return moved or not frozenset(slot.node for slot in self.plan.slots) <= facts.capacity.keys()
 
 
 @dataclass
@@ -39,14 +74,26 @@ class CatchingUp:
     overhead_s: float | None = None
     replays: int = 0
     taken: int = 0
+    flight: Flight | None = None
+    is_losing: bool = False
+
+    def _flies(self) -> bool:
+        """Whether steps run while live epochs go on: where that can be, and as long as it gains on them."""
+        return self.engine.runner.is_concurrent and not self.is_losing
 
     def step(self, budget_s: float | None = None) -> bool:
-        """One bounded step, in a job of its own; False if there is no time for one and the live epochs carry enough."""
+        """One bounded step, in a job of its own; False if there is no time for one, or if one is under way."""
         engine, started = self.engine, time.monotonic()
         taken: list[CatchUp] = []
+        is_urgent = budget_s is None or is_pressing(engine.facts)
+        if self.flight is not None:
+            return self.land(wait=is_urgent)
         if self._next() is None:
             engine.facts = recovery.advanced(engine.facts, {})
             return True
+        if self._flies() and budget_s is not None and not is_urgent:
+            self._launch(budget_s)
+            return False
         if self._bounded(budget_s) is None:
             return False
 
@@ -61,25 +108,68 @@ class CatchingUp:
         reports = engine.attempt(work)
         if taken:
             took_s = time.monotonic() - started
-            self._learn(taken[0], took_s)
             self.taken += taken[0].longest
-            parts = [part for report in reports for part in report.parts]
-            self.commit(taken[0], parts, Took(took_s, restore_s(reports), self.replays, is_joined=False))
+            self._commit(taken[0], reports, took_s)
+        return True
+
+    def _commit(self, step: CatchUp, reports: list[SlotReport], took_s: float) -> None:
+        self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self._epoch_s(step))
+        parts = [part for report in reports for part in report.parts]
+        self.commit(step, parts, Took(took_s, restore_s(reports), self.replays, is_joined=False))
+
+    def _launch(self, budget_s: float) -> None:
+        """Begin a step that runs while live epochs go on, unless the next one can take it as quickly."""
+        engine, options = self.engine, self.engine.options
+        step = self._next()
+        if step is None:
+            return
+        left = nearly_there(engine.facts, step)
+        if left and self._overhead_s() + left * self._epoch_s(step) > budget_s:
+            return
+        facts = engine.membership.with_costs(engine.facts)
+        unit_s = options.interval_s * options.headroom
+        step = self._next(epochs_aloft(facts, step, options.interval_s, self._patience_s(), unit_s)) or step
+        chosen = self._work(step)
+        self.flight = Flight(step, engine.facts, engine.planned(chosen, {}), chosen)
+        threading.Thread(target=self.flight.run, args=(engine.runner,), daemon=True).start()
+
+    def land(self, *, wait: bool = False) -> bool:
+        """Take what a step brought that ran meanwhile, if it has ended; False if none has."""
+        flight, engine = self.flight, self.engine
+        if flight is None or not (wait or flight.ended.is_set()):
+            return False
+        flight.ended.wait()
+        self.flight = None
+        failed = [report.failure for report in flight.reports or () if report.failure is not None]
+        if flight.error is not None or failed or flight.is_void(engine.facts):
+            engine.outputs.discard(flight.reports or ())
+            engine.versions.abandoned(flight.plan, engine.facts.capacity)
+            engine.observe()
+            if not flight.is_void(engine.facts):
+                _explain(flight, failed)
+            return True
+        self.is_losing = flight.step.longest <= engine.facts.head - flight.before.head
+        reports = flight.reports or []
+        engine.adopt(flight.plan, flight.chosen, reports)
+        self._commit(flight.step, reports, flight.took_s)
         return True
 
     def beside(self) -> CatchUp | None:
         """The step that is taken in one job with the next epoch, if one is."""
-        step = self._next()
+        step = self._next() if self.flight is None else None
         if step is None:
             return None
         engine, options = self.engine, self.engine.options
         facts = engine.membership.with_costs(engine.facts)
-        if not facts.live_queries():
-            # Nobody waits for the epoch, so that a step which brings somebody to the head always fits.
+        if is_pressing(facts):
+            # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
             return step if facts.head in step.cursors().values() else None
+        if self._flies():
+            left = nearly_there(facts, step)
+            return self._next(left) if left else None
         if has_room(options.interval_s, engine.pace.took_s, self._overhead_s(), self._epoch_s(step)):
             return None
-        epochs = epochs_beside(facts, step, spare(options.interval_s, engine.pace.took_s, options.headroom))
+        epochs = epochs_beside(facts, step, self._patience_s() / (options.interval_s * options.headroom or 1.0))
         return self._next(epochs) if epochs else None
 
     def live_work(self, epoch: EpochWork, checkpoint: bool) -> tuple[Work, CatchUp | None]:
@@ -90,8 +180,13 @@ class CatchingUp:
         step = self.beside()
         self.taken = 0 if step is None else step.longest
         splits = engine.ledger.splits(epoch.epoch)
-        live = live_work(engine.facts, self._after(step), engine.versions, engine.program, epoch, splits, checkpoint)
-        return (live, None) if step is None else (joined(self._work(step), live), step)
+        after = self._after(step)
+        live = live_work(engine.facts, after, engine.versions, epoch, splits, checkpoint)
+        chosen = live if step is None else joined(self._work(step), live)
+        return replace(chosen, buffered=self._buffered(after)), step
+
+    def _buffered(self, after: Facts) -> dict[int, list[int]]:
+        return buffered_groups(after, self.engine.program, always=self.engine.options.always_buffers)
 
     def _after(self, step: CatchUp | None) -> Facts:
         """The facts once a step is done, which decide for whom output is buffered."""
@@ -104,11 +199,14 @@ class CatchingUp:
 
     def _bounded(self, budget_s: float | None) -> CatchUp | None:
         step = self._next()
-        if step is None or budget_s is None or not self.engine.facts.live_queries():
+        if step is None or budget_s is None or is_pressing(self.engine.facts):
             return step
         least = max(0, LEAST_EPOCHS_PER_STEP - self.taken)
-        epochs = epochs_per_step(budget_s, self._overhead_s(), self._epoch_s(step), least)
+        epochs = epochs_per_step(budget_s + self._patience_s(), self._overhead_s(), self._epoch_s(step), least)
         return self._next(epochs) if epochs else None
+
+    def _patience_s(self) -> float:
+        return patience_s(self.engine.options.interval_s, self.engine.pace.took_s)
 
     def _overhead_s(self) -> float:
         return self.engine.attempt_s / 2 if self.overhead_s is None else self.overhead_s
@@ -118,18 +216,13 @@ class CatchingUp:
         seconds = engine.options.interval_s * engine.options.headroom
         return seconds * load(engine.membership.with_costs(engine.facts), step)
 
-    def _learn(self, step: CatchUp, took_s: float) -> None:
-        """What a step takes beside the work that its partitions are known to cost."""
-        newest = max(0.0, took_s - step.longest * self._epoch_s(step))
-        known = newest if self.overhead_s is None else self.overhead_s
-        self.overhead_s = (1 - _WEIGHT_OF_NEWEST) * known + _WEIGHT_OF_NEWEST * newest
-
     def _work(self, step: CatchUp) -> Work:
         engine = self.engine
         inputs = [(engine.ledger.work(epoch), engine.ledger.splits(epoch)) for epoch in step.epochs]
-        chosen = catch_up_work(engine.facts, self._after(step), engine.versions, engine.program, step, inputs)
+        after = self._after(step)
+        chosen = catch_up_work(engine.facts, after, engine.versions, step, inputs)
         self.replays = sum(map(len, chosen.replays.values()))
-        return chosen
+        return replace(chosen, buffered=self._buffered(after))
 
     def commit_joined(self, step: CatchUp, reports: list[SlotReport], epoch: int, took_s: float) -> None:
         """The part of a live epoch's job that was a step of catching up."""
@@ -150,8 +243,17 @@ class CatchingUp:
         engine.story.before = before
         if not engine.facts.of_phase(Phase.CATCHING_UP):
             engine.versions.shadows.clear()
+            self.is_losing = False
         engine.story.changed(before, engine.facts)
         engine.story.catch_up(engine, step, took)
+
+
+def _explain(flight: Flight, failed: list[tuple[str, str]]) -> None:
+    """A step failed though no node was lost: the job's own fault, unless Spark moved a task."""
+    if failed and failed[0][0] != "Misplaced":
+        raise_failure(*failed[0])
+    if isinstance(flight.error, JobError):
+        raise flight.error
 
 
 def restore_s(reports: Iterable[SlotReport]) -> float:

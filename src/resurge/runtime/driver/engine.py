@@ -8,7 +8,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from resurge.connectors.contracts import Offset
 from resurge.errors import JobError, ResurgeError
@@ -16,6 +16,7 @@ from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
 from resurge.protocols import recovery
+from resurge.protocols.catch_up import is_pressing
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit
 from resurge.protocols.recovery import Facts, Phase
@@ -40,13 +41,14 @@ from resurge.runtime.storage.job_store import claim
 from resurge.runtime.storage.journal import EpochCommitted, EpochPlanned, Journal
 from resurge.runtime.storage.node_store import job_name
 from resurge.runtime.worker.level import JobCode
-from resurge.runtime.worker.messages import EpochWork, SlotReport
+from resurge.runtime.worker.messages import EpochWork, JobPlan, SlotReport
 from resurge.runtime.worker.packets import merge_maxima
 from resurge.scheduling import everything_down, schedule
 from resurge.telemetry.events import JobStopped
 from resurge.telemetry.log import TelemetryLog
 
 POLL_S = loop.POLL_S
+FLIGHT_S = 30.0
 
 
 class Engine:
@@ -163,9 +165,9 @@ class Engine:
 
     def step(self, *, drain: bool = False) -> bool:
         """Run the next epoch if there is input; False if there was none."""
+        self.behind.land()
         self.observe()
-        while self.catching_up() and not self.facts.live_queries() and self.behind.beside() is None:
-            # Nobody waits for the next epoch, so that those who are behind do not wait for it either.
+        while self.catching_up() and is_pressing(self.facts) and self.behind.beside() is None:
             self.catch_up()
             self.observe()
         if self.pending is None:
@@ -248,8 +250,7 @@ class Engine:
             self.wait_for_nodes()
             began = time.monotonic()
             chosen = work()
-            slots = self.membership.slots(self.facts, chosen.needed())
-            plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), self.versions.expired())
+            plan = self.planned(chosen, self.versions.expired())
             try:
                 reports = self.runner.run(plan)
             except NodesLostError as error:
@@ -264,11 +265,22 @@ class Engine:
                     continue
                 raise_failure(*failed[0])
             self.attempt_s = time.monotonic() - began
-            self.versions.adopt(plan, reports)
-            if chosen.buffered:
-                self.versions.buffer(chosen.buffered, reports, chosen.producers())
-                self.versions.keep_buffers_within(self.options.buffer_limit_bytes)
+            self.adopt(plan, chosen, reports)
             return reports
+
+    def planned(self, chosen: Work, expired: Mapping[NodeId, list[str]]) -> JobPlan:
+        """One attempt at some work, on the nodes that it needs."""
+        slots = self.membership.slots(self.facts, chosen.needed())
+        return job_plan(self._frame(), slots, chosen, secrets.token_hex(4), expired)
+
+    def adopt(self, plan: JobPlan, chosen: Work, reports: list[SlotReport]) -> None:
+        """A job succeeded: its versions are the newest, and what it buffered is known."""
+        self.versions.adopt(plan, reports)
+        if chosen.buffered:
+            self.versions.buffer(chosen.buffered, reports, chosen.producers())
+        if self.behind.flight is None:
+            # A step that is under way may read the oldest.
+            self.versions.keep_buffers_within(self.options.buffer_limit_bytes)
 
     def wait_for_nodes(self) -> None:
         """Losing all nodes keeps the driver waiting, not dead."""
@@ -296,7 +308,7 @@ class Engine:
             return
 
         def work() -> Work:
-            live = live_work(self.facts, self.facts, self.versions, self.program, EpochWork(self.facts.head, {}), [], True)
+            live = live_work(self.facts, self.facts, self.versions, EpochWork(self.facts.head, {}), [], True)
             return Work(self.facts.head, [], [], live.partitions, {}, {}, True)
 
         reports = self.attempt(work)
@@ -344,6 +356,8 @@ class Engine:
 
     def _let_go(self) -> None:
         """Release what was opened; a start that failed has opened only part of it."""
+        if self.behind.flight is not None:
+            self.behind.flight.ended.wait(FLIGHT_S)
         if self.is_started:
             self.sources.stop()
         self.runner.close()

@@ -63,26 +63,26 @@ class Work:
 
 
 def live_work(
-    facts: Facts, after: Facts, versions: Versions, program: Program, epoch: EpochWork, splits: Sequence[Split], checkpoint: bool
+    facts: Facts, after: Facts, versions: Versions, epoch: EpochWork, splits: Sequence[Split], checkpoint: bool
 ) -> Work:
-    """All partitions that are live take one epoch, and those at its head that become so; what others will need is buffered."""
+    """All partitions that are live take one epoch, and those at its head that become so."""
     partitions: dict[NodeId, list[PartitionWork]] = {}
     for partition in after.of_phase(Phase.LIVE):
         if facts.standing[partition].cursor == facts.head:
             _add(partitions, facts, versions, partition)
-    return Work(epoch.epoch, [epoch], splits, partitions, {}, buffered_groups(after, program), checkpoint)
+    return Work(epoch.epoch, [epoch], splits, partitions, {}, {}, checkpoint)
 
 
-def buffered_groups(facts: Facts, program: Program) -> dict[int, list[int]]:
-    """For each exchange of a keyed operator, the key groups that some consumer which is not live will need."""
-    if not facts.is_buffering:
+def buffered_groups(facts: Facts, program: Program, *, always: bool = False) -> dict[int, list[int]]:
+    """For each exchange of a keyed operator, the key groups that some consumer which is not live will need; or all of them."""
+    if not facts.is_buffering and not always:
         return {}
     found: dict[int, list[int]] = {}
-    absent = [partition for partition, known in facts.standing.items() if known.phase is not Phase.LIVE]
+    kept = [partition for partition, known in facts.standing.items() if always or known.phase is not Phase.LIVE]
     for exchange in program.exchanges:
         if program.owner(exchange.node) is None:
             continue
-        groups = sorted({partition.key_group for partition in absent if partition.operator in exchange.consumers})
+        groups = sorted({partition.key_group for partition in kept if partition.operator in exchange.consumers})
         if groups:
             found[exchange.number] = [int(group) for group in groups]
     return found
@@ -92,13 +92,12 @@ def catch_up_work(
     facts: Facts,
     after: Facts,
     versions: Versions,
-    program: Program,
     step: CatchUp,
     inputs: Sequence[tuple[EpochWork, list[Split]]],
 ) -> Work:
     """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not.
 
-    Those that are live afterwards may take the next epoch in the same job. What others will need is buffered.
+    Those that are live afterwards may take the next epoch in the same job.
     """
     partitions: dict[NodeId, list[PartitionWork]] = {}
     spare = sorted(facts.capacity)
@@ -113,7 +112,7 @@ def catch_up_work(
     epochs = [epoch for epoch, _ in inputs]
     splits = [split for _, mine in inputs for split in mine]
     replays = versions.replays(step.buffered)
-    return Work(epochs[-1].epoch, epochs, splits, partitions, replays, buffered_groups(after, program), is_step=True)
+    return Work(epochs[-1].epoch, epochs, splits, partitions, replays, {}, is_step=True)
 
 
 def joined(behind: Work, live: Work) -> Work:

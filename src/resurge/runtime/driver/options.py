@@ -10,7 +10,11 @@ from resurge.scheduling import STRATEGIES
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a topology is run; the defaults suit a laptop."""
+    """How a topology is run; the defaults suit a laptop.
+
+    With `always_buffers` every partition keeps its output for those below it at all times, and not only after a correlated
+    failure: a recovery then needs no shadows, and every epoch costs the writing.
+    """
 
     checkpoint_url: str | None = None
     interval_s: float = 1.0
@@ -23,6 +27,7 @@ class RunOptions:
     correlated_from: int = 2
     headroom: float = 0.8
     buffer_limit_bytes: int = 256 * 1024 * 1024
+    always_buffers: bool = False
     local_root: str = field(default_factory=default_local_root)
 
     def __post_init__(self) -> None:

@@ -33,6 +33,10 @@ class Runner(Protocol):
     def master(self) -> str:
         """Where it runs."""
 
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether several jobs may run at the same time, on nodes of their own."""
+
     def members(self) -> dict[NodeId, Member]:
         """The nodes that may be used now."""
 
@@ -53,6 +57,7 @@ class InlineRunner:
     """
 
     master = "inline"
+    is_concurrent = False
 
     def __init__(self, slots: int = 2, nodes: dict[str, Member] | None = None) -> None:
         self._members = {NodeId(name): member for name, member in (nodes or {"inline": Member(slots)}).items()}

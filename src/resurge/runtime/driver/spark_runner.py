@@ -1,5 +1,6 @@
 """Job plans as Spark jobs: located tasks, Arrow blobs, one shuffle between two levels."""
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ class SparkRunner:
         self.cpu_share = cpu_share or (lambda executor: 1.0)
         self.context = spark.sparkContext
         self.master = str(self.context.master)
+        self.is_concurrent = not self.master.startswith("local")
         self._jvm: Any = self.context._jvm
         self._scala: Any = self.context._jsc.sc()
         self._serializer = NoOpSerializer()
@@ -42,7 +44,7 @@ class SparkRunner:
         self._identity = getattr(self._jvm.scala.Predef, "$conforms")()
         self._located: dict[tuple[tuple[str, ...], int], Any] = {}
         self._code: dict[str, tuple[Any, int]] = {}
-        self._jobs = 0
+        self._jobs = itertools.count(1)
         self._hosts: dict[str, str] = {}
         self._known: dict[NodeId, int] = {}
         self._seen: frozenset[NodeId] = frozenset()
@@ -126,8 +128,7 @@ class SparkRunner:
             return _result(job)
         from pyspark import InheritableThread
 
-        self._jobs += 1
-        group = f"resurge-{id(self)}-{self._jobs}"
+        group = f"resurge-{id(self)}-{next(self._jobs)}"
         outcome: dict[str, Any] = {}
 
         def run() -> None:

@@ -22,12 +22,12 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     strategies: Annotated[str, typer.Option(help="Separated by commas.")] = "incremental,blocking,eager,source-replay,best-case",
     figures: Annotated[str, typer.Option(help="Separated by commas: strategies, places, kills, overhead.")] = "strategies",
     gap: Annotated[float, typer.Option(min=0, help="Seconds between two kills; 0 kills at once.")] = 0.0,
-    arrive_from: Annotated[float, typer.Option(min=0, help="First replacement starts so many seconds after the failure.")] = 15.0,
-    arrive_to: Annotated[float, typer.Option(min=0, help="Last replacement, at the latest.")] = 60.0,
+    arrive_from: Annotated[float, typer.Option(min=0, help="First replacement starts so many seconds after the failure.")] = 10.0,
+    arrive_to: Annotated[float, typer.Option(min=0, help="Last replacement, at the latest.")] = 80.0,
     arrivals: Annotated[
         Path | None, typer.Option(help="File of start-up times of real machines to draw from, scaled to --arrive-to.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same failure.")] = 1,
+    seed: Annotated[int, typer.Option(help="Same seed, same failure.")] = 5,
 ) -> None:
     """Most nodes die at once, replacements come one by one: relative latency, available queries and outage per strategy."""
     from resurge.experiments import correlated_failure as experiment

@@ -44,16 +44,16 @@ class FailureStudy:
     nodes: int = 10
     kill: int = 8
     arrivals_s: tuple[float, ...] = ()
-    seed: int = 1
+    seed: int = 5
     gap_s: float = 0.0
     posts_per_second: float = 4000.0
     distinct_tags: int = 30_000
     interval_s: float = 5.0
-    checkpoint_interval: int = 5
-    kill_after_epoch: int = 9
+    checkpoint_interval: int = 3
+    kill_after_epoch: int = 10
     watch_s: float = 50.0
-    utilisation: float = 0.19
-    headroom: float = 0.28
+    utilisation: float = 0.18
+    headroom: float = 0.36
     early_s: float = 1.0
     chosen: tuple[str, ...] = field(default=STRATEGIES)
 

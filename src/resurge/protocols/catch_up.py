@@ -13,7 +13,8 @@ from resurge.protocols.recovery import Facts, Phase
 
 MOST_EPOCHS_PER_STEP = 16
 SHARE_OF_LATENCY = 0.15
-SHARE_OF_INTERVAL = 0.8
+FLIGHT_INTERVALS = 1.6
+PRESSING = 4
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
@@ -51,15 +52,23 @@ class CatchUp:
 
 
 def next_step(
-    facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], most_epochs: int = MOST_EPOCHS_PER_STEP
+    facts: Facts,
+    coverage: Coverage,
+    shadows: Mapping[Partition, int],
+    most_epochs: int = MOST_EPOCHS_PER_STEP,
+    more_epochs: Mapping[Partition, int] | None = None,
 ) -> CatchUp | None:
-    """The next step of at most so many epochs for everyone, or None if nobody is behind. `shadows` are the cursors of those that exist."""
+    """The next step, or None if nobody is behind: everyone takes at most so many epochs, and some may take more.
+
+    `shadows` are the cursors of those that exist.
+    """
     catching = [p for p in facts.of_phase(Phase.CATCHING_UP) if facts.standing[p].cursor < facts.head]
     if not catching:
         return None
     until = shadows_needed(facts, coverage, frozenset(catching))
     kept = _kept(facts, until, shadows, frozenset(catching))
-    taken = {p: _after(facts.standing[p].cursor, facts.head, most_epochs) for p in catching}
+    more = more_epochs or {}
+    taken = {p: _after(facts.standing[p].cursor, facts.head, more.get(p, most_epochs)) for p in catching}
     replayed = {
         p: _after(kept.get(p, facts.checkpoint), last, most_epochs)
         for p, last in until.items()
@@ -164,12 +173,12 @@ def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
 
 
 def is_pressing(facts: Facts) -> bool:
-    """Whether those who are on their way back are worth more than those who are live: then live epochs wait for steps."""
+    """Whether those who are on their way back are worth so much more than those who are live that live epochs wait for steps."""
     up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
     live = facts.live
     back = [need for need in facts.graph.queries.values() if need.partitions <= up]
     working = sum(need.priority for need in back if need.partitions <= live)
-    return sum(need.priority for need in back) - working > working
+    return sum(need.priority for need in back) - working > PRESSING * working
 
 
 def has_room(interval_s: float, usual_s: float, overhead_s: float, epoch_s: float) -> bool:
@@ -183,19 +192,20 @@ def patience_s(interval_s: float, usual_s: float) -> float:
     return SHARE_OF_LATENCY * (interval_s / 2 + usual_s)
 
 
-def epochs_aloft(facts: Facts, step: CatchUp, interval_s: float, patience_s: float, unit_s: float) -> int:
-    """How many epochs a step may take that runs while live epochs go on; `unit_s` is how long a full node works for an epoch.
+def epochs_aloft(facts: Facts, step: CatchUp, interval_s: float, patience_s: float, unit_s: float) -> dict[Partition, int]:
+    """How many epochs each may take in a step that runs while live epochs go on; `unit_s` is how long a full node works for one.
 
-    A node without live partitions has the whole interval for it; where there are some, their tasks wait for it.
+    A node without live partitions has its whole time for it; where there are some, their tasks wait for it.
     """
     live = loads(facts, facts.live)
     each = loads(facts, (*step.partitions, *step.shadows))
-    room = (
-        (patience_s if live.get(node) else SHARE_OF_INTERVAL * interval_s) / (used * unit_s)
-        for node, used in each.items()
-        if used * unit_s > 0
-    )
-    return max(LEAST_EPOCHS_PER_STEP, int(min(*room, float(MOST_EPOCHS_PER_STEP), float(MOST_EPOCHS_PER_STEP))))
+    room_s = {node: patience_s if live.get(node) else FLIGHT_INTERVALS * interval_s for node in each}
+    fitting = {node: room_s[node] / max(used * unit_s, 1e-9) for node, used in each.items()}
+    return {
+        partition: max(LEAST_EPOCHS_PER_STEP, int(min(fitting.get(node, 0.0), MOST_EPOCHS_PER_STEP)))
+        for partition in step.partitions
+        if (node := facts.standing[partition].node) is not None
+    }
 
 
 def nearly_there(facts: Facts, step: CatchUp) -> int:

@@ -28,15 +28,15 @@ class Study:
     """
 
     interval_s: float = 5.0
-    checkpoint_interval: int = 5
-    killed_at_s: float = 62.0
-    load: float = 0.57
-    headroom: float = 0.35
+    checkpoint_interval: int = 3
+    killed_at_s: float = 54.0
+    load: float = 0.5
+    headroom: float = 0.36
     job_overhead_s: float = 0.3
-    node_overhead_s: float = 0.07
-    detection_s: float = 0.7
-    warm_up_s: float = 15.0
-    after_s: float = 40.0
+    node_overhead_s: float = 0.09
+    detection_s: float = 0.8
+    warm_up_s: float = 20.0
+    after_s: float = 50.0
 
 
 def simulated_study(

@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from resurge.connectors.contracts import StagedPart
 from resurge.errors import JobError
+from resurge.model.names import Partition
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import (
     LEAST_EPOCHS_PER_STEP,
@@ -128,7 +129,8 @@ class CatchingUp:
             return
         facts = engine.membership.with_costs(engine.facts)
         unit_s = options.interval_s * options.headroom
-        step = self._next(epochs_aloft(facts, step, options.interval_s, self._patience_s(), unit_s)) or step
+        more = epochs_aloft(facts, step, options.interval_s, self._patience_s(), unit_s)
+        step = self._next(LEAST_EPOCHS_PER_STEP, more) or step
         chosen = self._work(step)
         self.flight = Flight(step, engine.facts, engine.planned(chosen, {}), chosen)
         threading.Thread(target=self.flight.run, args=(engine.runner,), daemon=True).start()
@@ -192,10 +194,12 @@ class CatchingUp:
         """The facts once a step is done, which decide for whom output is buffered."""
         return self.engine.facts if step is None else recovery.advanced(self.engine.facts, step.cursors())
 
-    def _next(self, most_epochs: int = MOST_EPOCHS_PER_STEP) -> CatchUp | None:
+    def _next(
+        self, most_epochs: int = MOST_EPOCHS_PER_STEP, more_epochs: Mapping[Partition, int] | None = None
+    ) -> CatchUp | None:
         versions = self.engine.versions
         shadows = {partition: version.cursor for partition, version in versions.shadows.items()}
-        return next_step(self.engine.facts, versions.coverage(), shadows, most_epochs)
+        return next_step(self.engine.facts, versions.coverage(), shadows, most_epochs, more_epochs)
 
     def _bounded(self, budget_s: float | None) -> CatchUp | None:
         step = self._next()

@@ -16,6 +16,7 @@ from resurge.protocols.recovery import Facts, Graph, Phase
 
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay")
 LARGE_PROBLEM = 400
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -81,16 +82,15 @@ def _left(facts: Facts) -> dict[NodeId, float]:
 
 def _what_fits(facts: Facts, strategy: Strategy) -> Facts:
     """The planner's choice among the failed query partitions, within what each node has free."""
-    down = frozenset(facts.of_phase(Phase.DOWN))
     up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
     failed = {name: need for name, need in facts.graph.queries.items() if not need.partitions <= up}
-    names = {str(partition): partition for partition in facts.graph.upstream if partition in down}
+    names = {str(partition): partition for partition in facts.of_phase(Phase.DOWN, Phase.STALLED)}
     free = {str(node): value for node, value in facts.free().items()}
     problem = RecoveryProblem(
         sum(free.values()),
         {name: float(facts.costs.get(partition, 0.0)) for name, partition in names.items()},
         {
-            name: Query(need.priority, sorted(str(partition) for partition in need.partitions if partition in down))
+            name: Query(need.priority, sorted(str(partition) for partition in need.partitions if partition not in up))
             for name, need in failed.items()
         },
         free,
@@ -98,7 +98,27 @@ def _what_fits(facts: Facts, strategy: Strategy) -> Facts:
     algorithm = strategy.algorithm if len(failed) <= LARGE_PROBLEM or strategy.algorithm != "anytime" else "greedy"
     plan = plan_by(algorithm, problem, strategy.deadline_ms)
     placement = {names[name]: NodeId(node) for name, node in (plan.placement or {}).items()}
-    return recovery.scheduled(facts, placement, plan.queries)
+    return recovery.scheduled(facts, _in_place(facts, placement) or placement, plan.queries)
+
+
+def _in_place(facts: Facts, placement: Mapping[Partition, NodeId]) -> dict[Partition, NodeId] | None:
+    """The same partitions with the stalled ones where their state is, if that leaves room for the others."""
+    left = facts.free()
+    found: dict[Partition, NodeId] = {}
+    for partition in placement:
+        node = facts.standing[partition].node
+        if node is not None:
+            found[partition] = node
+            left[node] -= facts.costs.get(partition, 0.0)
+    if min(left.values(), default=0.0) < -TOLERANCE:
+        return None
+    for partition in sorted(placement.keys() - found.keys(), key=lambda p: (-facts.costs.get(p, 0.0), p)):
+        node = max(left, key=lambda candidate: (left[candidate], candidate))
+        left[node] -= facts.costs.get(partition, 0.0)
+        if left[node] < -TOLERANCE:
+            return None
+        found[partition] = node
+    return found
 
 
 def spread(

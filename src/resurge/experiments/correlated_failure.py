@@ -53,7 +53,7 @@ class FailureStudy:
     kill_after_epoch: int = 10
     watch_s: float = 50.0
     utilisation: float = 0.18
-    headroom: float = 0.36
+    headroom: float = 0.225
     early_s: float = 1.0
     chosen: tuple[str, ...] = field(default=STRATEGIES)
 

@@ -112,10 +112,10 @@ class Facts:
         return all(standing.phase is Phase.LIVE for standing in self.standing.values())
 
     def free(self) -> dict[NodeId, float]:
-        """Capacity that no partition uses, per node."""
+        """Capacity that no running partition uses, per node; a stalled one does nothing, and takes up nothing until it resumes."""
         left = dict(self.capacity)
         for partition, standing in self.standing.items():
-            if standing.node is not None and standing.node in left:
+            if standing.node in left and standing.phase is not Phase.STALLED:
                 left[standing.node] -= self.costs.get(partition, 0.0)
         return {node: max(0.0, value) for node, value in left.items()}
 
@@ -178,7 +178,10 @@ def rolled_back(facts: Facts) -> Facts:
 
 
 def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iterable[str]) -> Facts:
-    """Down partitions get their nodes; they, and the stalled ones of the same queries, begin to catch up."""
+    """Down partitions get their nodes; they, and the stalled ones of the same queries, begin to catch up.
+
+    A stalled partition that is given another node, because its own is full, leaves its state and begins at the checkpoint.
+    """
     wanted: set[Partition] = set(placement)
     for name in queries:
         wanted |= facts.graph.queries[name].partitions
@@ -193,8 +196,18 @@ def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iter
         if known.phase is Phase.DOWN and partition not in placement:
             continue
         node = placement.get(partition, known.node)
-        standing[partition] = replace(known.after(Event.SCHEDULED, partition), node=node)
+        cursor = known.cursor if node == known.node else facts.checkpoint
+        standing[partition] = replace(known.after(Event.SCHEDULED, partition), node=node, cursor=cursor)
     return replace(facts, standing=standing)
+
+
+def moved(before: Facts, after: Facts) -> list[Partition]:
+    """Partitions that had a node and have another one now."""
+    return [
+        partition
+        for partition, known in before.standing.items()
+        if known.node is not None and after.standing[partition].node not in (None, known.node)
+    ]
 
 
 def advanced(facts: Facts, cursors: Mapping[Partition, int]) -> Facts:

@@ -56,10 +56,10 @@ def check_owners(facts: Facts, world: World) -> None:
 
 
 def check_capacity(facts: Facts) -> None:
-    """The partitions on a node never cost more than it may spend."""
+    """The partitions that run on a node never cost more than it may spend."""
     used: dict[NodeId, float] = {}
     for partition, known in facts.standing.items():
-        if known.node is not None:
+        if known.node is not None and known.phase is not Phase.STALLED:
             used[known.node] = used.get(known.node, 0.0) + facts.costs.get(partition, 0.0)
     for node, cost in used.items():
         if cost > facts.capacity[node] * (1 + TOLERANCE) + TOLERANCE:
@@ -75,6 +75,9 @@ def check_no_roll_back(before: Facts, after: Facts) -> None:
     for partition, was in before.standing.items():
         now = after.standing[partition]
         if was.node is None or was.node not in after.capacity:
+            continue
+        if was.phase is Phase.STALLED and now.phase is Phase.CATCHING_UP and now.node != was.node:
+            # Its own node was given to others while it could not run.
             continue
         if now.node != was.node or now.cursor < was.cursor:
             raise SimulationError(

@@ -110,6 +110,9 @@ class Driver:
         if after.capacity and after.of_phase(Phase.DOWN, Phase.STALLED):
             planned = schedule(after, self.strategy)
             self.story.planned(self.env.now, after, planned)
+            for partition in recovery.moved(after, planned):
+                self.with_state.discard(partition)
+                self.world.states.pop(partition, None)
             self.stand(planned)
 
     def stand(self, after: Facts) -> None:

@@ -30,8 +30,8 @@ class Study:
     interval_s: float = 5.0
     checkpoint_interval: int = 3
     killed_at_s: float = 54.0
-    load: float = 0.5
-    headroom: float = 0.36
+    load: float = 0.8
+    headroom: float = 0.225
     job_overhead_s: float = 0.3
     node_overhead_s: float = 0.09
     detection_s: float = 0.8

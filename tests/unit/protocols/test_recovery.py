@@ -124,7 +124,7 @@ def test_a_checkpoint_needs_every_partition_live_and_ends_buffering() -> None:
     assert (saved.is_buffering, saved.nodes_lost, saved.checkpoint) == (False, 0, 5)
 
 
-def test_free_capacity_counts_what_is_placed_whatever_its_phase() -> None:
-    """A stalled partition keeps its room."""
+def test_free_capacity_counts_what_runs() -> None:
+    """A stalled partition does nothing, so that its room is free until it resumes."""
     facts = recovery.nodes_lost(whole(), [N1], correlated_from=2)
-    assert facts.free() == {N2: 0.5, N3: 0.5, N4: 0.5}
+    assert facts.free() == {N2: 1.0, N3: 1.0, N4: 0.5}

@@ -159,6 +159,7 @@ class Engine:
             started = time.monotonic()
             planned = schedule(self.membership.with_costs(self.facts), self.membership.strategy)
             self.story.planned(self.facts, planned, time.monotonic() - started)
+            self.versions.forget_partitions(recovery.moved(self.facts, planned))
             self.facts = planned
 
     # Live epochs

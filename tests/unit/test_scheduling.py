@@ -54,10 +54,11 @@ def test_a_stalled_partition_stays_where_its_state_is_if_there_is_room() -> None
     """`above` comes back on another node; `large` keeps its state and cursor."""
     facts = recovery.epoch_done(job(), 6)
     facts = replace(facts, costs={**facts.costs, ABOVE: 0.15})
-    planned = schedule(after_loss(facts, [N2], STRATEGY), STRATEGY)
+    lost = after_loss(facts, [N2], STRATEGY)
+    planned = schedule(lost, STRATEGY)
     assert (planned.standing[LARGE].node, planned.standing[LARGE].cursor) == (N1, 6)
     assert planned.standing[LARGE].phase is Phase.CATCHING_UP
-    assert recovery.moved(facts, planned) == []
+    assert recovery.moved(lost, planned) == []
 
 
 def test_blocking_waits_for_as_many_nodes_as_there_were() -> None:

@@ -18,7 +18,7 @@ def check_step(before: Facts, after: Facts, world: World, strategy: Strategy) ->
     check_owners(after, world)
     is_complete = strategy.overfills_at_last and len(after.capacity) >= strategy.nodes_wanted
     if strategy.heeds_capacity and not is_complete:
-        check_capacity(after)
+        check_capacity(before, after)
     if strategy.name != "source-replay":
         check_no_roll_back(before, after)
 
@@ -55,17 +55,23 @@ def check_owners(facts: Facts, world: World) -> None:
             )
 
 
-def check_capacity(facts: Facts) -> None:
-    """The partitions that run on a node never cost more than it may spend."""
+def check_capacity(before: Facts, after: Facts) -> None:
+    """The partitions that run on a node never cost more than it may spend, unless they did so from the beginning."""
+    known, used = _used(before), _used(after)
+    for node, cost in used.items():
+        allowed = max(after.capacity[node], known.get(node, 0.0))
+        if cost > allowed * (1 + TOLERANCE) + TOLERANCE:
+            raise SimulationError(
+                f"node {node} has partitions of cost {cost:.6f}; expected at most its capacity, {after.capacity[node]:.6f}"
+            )
+
+
+def _used(facts: Facts) -> dict[NodeId, float]:
     used: dict[NodeId, float] = {}
     for partition, known in facts.standing.items():
         if known.node is not None and known.phase is not Phase.STALLED:
             used[known.node] = used.get(known.node, 0.0) + facts.costs.get(partition, 0.0)
-    for node, cost in used.items():
-        if cost > facts.capacity[node] * (1 + TOLERANCE) + TOLERANCE:
-            raise SimulationError(
-                f"node {node} has partitions of cost {cost:.6f}; expected at most its capacity, {facts.capacity[node]:.6f}"
-            )
+    return used
 
 
 def check_no_roll_back(before: Facts, after: Facts) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from resurge.connectors.contracts import StagedPart
 from resurge.errors import JobError
-from resurge.model.names import Partition
+from resurge.model.names import NodeId, Partition
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import (
     LEAST_EPOCHS_PER_STEP,
@@ -185,7 +185,14 @@ class CatchingUp:
         after = self._after(step)
         live = live_work(engine.facts, after, engine.versions, epoch, splits, checkpoint)
         chosen = live if step is None else joined(self._work(step), live)
-        return replace(chosen, buffered=self._buffered(after)), step
+        return replace(chosen, buffered=self._buffered(after), nodes=self._undisturbed(chosen)), step
+
+    def _undisturbed(self, live: Work) -> frozenset[NodeId] | None:
+        """The nodes of a live epoch: not those whose cores are taken by a step that is under way, unless they are needed."""
+        if self.flight is None:
+            return None
+        taken = self.flight.chosen.partitions.keys() - live.partitions.keys()
+        return frozenset(self.engine.facts.capacity) - taken
 
     def _buffered(self, after: Facts) -> dict[int, list[int]]:
         return buffered_groups(after, self.engine.program, always=self.engine.options.always_buffers)

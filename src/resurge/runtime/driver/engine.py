@@ -271,7 +271,7 @@ class Engine:
 
     def planned(self, chosen: Work, expired: Mapping[NodeId, list[str]]) -> JobPlan:
         """One attempt at some work, on the nodes that it needs."""
-        slots = self.membership.slots(self.facts, chosen.needed())
+        slots = self.membership.slots(self.facts, chosen.nodes)
         return job_plan(self._frame(), slots, chosen, secrets.token_hex(4), expired)
 
     def adopt(self, plan: JobPlan, chosen: Work, reports: list[SlotReport]) -> None:

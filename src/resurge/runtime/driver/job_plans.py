@@ -45,11 +45,8 @@ class Work:
     replays: Mapping[NodeId, list[Replay]]
     buffered: Mapping[int, list[int]]
     checkpoint: bool = False
-    is_step: bool = False
-
-    def needed(self) -> set[NodeId] | None:
-        """The nodes that a step of catching up cannot do without, so that others are not disturbed; None for all."""
-        return {*self.partitions, *self.replays} if self.is_step else None
+    nodes: frozenset[NodeId] | None = None
+    """Where it may run; None for all nodes."""
 
     def producers(self) -> dict[Partition, Produced]:
         """The partitions that take part, shadows apart: where, and which epochs they take."""
@@ -112,7 +109,8 @@ def catch_up_work(
     epochs = [epoch for epoch, _ in inputs]
     splits = [split for _, mine in inputs for split in mine]
     replays = versions.replays(step.buffered)
-    return Work(epochs[-1].epoch, epochs, splits, partitions, replays, {}, is_step=True)
+    # Others are not disturbed.
+    return Work(epochs[-1].epoch, epochs, splits, partitions, replays, {}, nodes=frozenset((*partitions, *replays)))
 
 
 def joined(behind: Work, live: Work) -> Work:

@@ -90,8 +90,8 @@ class FailureStudy:
         )
 
     def length_s(self, scene: Scene) -> float:
-        """How long a run is watched after the first kill."""
-        return max((*scene.arrivals_s, scene.gap_s * scene.kill), default=0.0) + self.watch_s
+        """How long a run is watched after the first kill: the best case as long as the others."""
+        return max((*scene.arrivals_s, *self.arrivals_s, scene.gap_s * scene.kill), default=0.0) + self.watch_s
 
 
 def _strategy(name: str) -> str:

@@ -31,8 +31,8 @@ WINDOWS_S = {"O1": (10, 5), "O2": (15, 5), "O3": (20, 5), "O4": (25, 5)}
 INTERVAL_S = 3.0
 KILL_AFTER_EPOCH = 10
 ADD_AFTER_S = (10.0, 25.0)
-UTILISATION, HEADROOM = 0.25, 0.3
-"""Two of four nodes have room for little more than half of the queries."""
+UTILISATION, HEADROOM = 0.25, 0.2
+"""Two of four nodes have room for about half of the queries."""
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,9 @@ def unavailable(
     """When a query was not available: down, without output, or with an average relative latency of 1.2 or more."""
     points = relative_latencies(events).get(query, [])
     lasting = [outage for outage in outages(events) if outage.query == query]
+    if lasting:
+        # What a query that went down showed before the failure says nothing of what it is like when it is back.
+        points = [point for point in points if point.at_s >= from_s]
     window_s = 2.5 * _epoch_length_s(events, from_s)
     found: list[tuple[float, float]] = []
     moment = from_s

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -82,20 +83,12 @@ def _chosen(what: str, given: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def _table(title: str, summary: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title=title)
-    columns = (
-        "first back",
-        "all back",
-        "all at normal latency",
-        "outage area",
-        "seen after",
-        "restoring",
-        "catching up",
-        "behind",
-    )
-    table.add_column("run")
+    table = Table(title=f"{title} (seconds)", box=box.SIMPLE_HEAD, pad_edge=False)
+    # First and all queries back, all at their usual latency; seen, restored and caught up, apart.
+    columns = ("first", "all", "normal", "area", "seen", "restore", "catch up", "behind")
+    table.add_column("run", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for name, row in summary.items():
         times = [_s(row[key]) for key in ("first_back_s", "all_back_s", "all_available_s")]
         apart = [_s(row[key]) for key in ("detected_after_s", "restore_s", "catch_up_s")]
@@ -104,4 +97,4 @@ def _table(title: str, summary: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _s(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"
+    return "-" if value is None else f"{value:.1f}"

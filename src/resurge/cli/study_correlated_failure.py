@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -83,7 +82,7 @@ def _chosen(what: str, given: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def _table(title: str, summary: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title=f"{title} (seconds)", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=f"{title} (seconds)", box=None, pad_edge=False)
     # First and all queries back, all at their usual latency; seen, restored and caught up, apart.
     columns = ("first", "all", "normal", "area", "seen", "restore", "catch up", "behind")
     table.add_column("run", no_wrap=True)

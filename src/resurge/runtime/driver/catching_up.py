@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from resurge.connectors.contracts import StagedPart
-from resurge.errors import JobError
 from resurge.model.names import NodeId, Partition
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import (
@@ -56,7 +55,8 @@ class Flight:
         """Run the job; whatever comes of it is looked at by the thread that decides."""
         try:
             self.reports = runner.run(self.plan)
-        except (NodesLostError, JobError) as error:
+        except Exception as error:
+            # Whatever it is, it must not be lost with this thread, nor may anybody wait for it for ever.
             self.error = error
         self.took_s = time.monotonic() - self.started
         self.ended.set()
@@ -263,7 +263,7 @@ def _explain(flight: Flight, failed: list[tuple[str, str]]) -> None:
     """A step failed though no node was lost: the job's own fault, unless Spark moved a task."""
     if failed and failed[0][0] != "Misplaced":
         raise_failure(*failed[0])
-    if isinstance(flight.error, JobError):
+    if flight.error is not None and not isinstance(flight.error, NodesLostError):
         raise flight.error
 
 

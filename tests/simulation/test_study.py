@@ -1,11 +1,12 @@
 """The simulated study: every strategy sees the same failure, and comes back from it."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
-from resurge.experiments.correlated_failure import STRATEGIES, FailureStudy
 from resurge.model.scenes import DOWNSTREAM, UPSTREAM, Scene
 from resurge.report.correlated_failure import summarise
 from resurge.simulator.study import Study, simulated_study
+from resurge.staging import STRATEGIES, Staging
 from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodesKilled, QueriesChanged
 
 ARRIVALS_S = tuple(15.0 + 6 * index for index in range(8))
@@ -13,14 +14,18 @@ ARRIVALS_S = tuple(15.0 + 6 * index for index in range(8))
 
 def played(*scenes: Scene, nodes: int = 10, partitions: int = 15) -> dict[str, list[Event]]:
     """The scenes' telemetry."""
-    runs = simulated_study({"scenes": scenes}, nodes, partitions, seed=1)["scenes"]
-    return {name: list(events) for name, events in runs.items()}
+    return {name: list(events) for _, name, events in simulated_study({"scenes": scenes}, nodes, partitions, seed=1)}
+
+
+def strategies(*chosen: str, gap_s: float = 0.0) -> Sequence[Scene]:
+    """The scenes of the figure that compares them."""
+    return Staging(arrivals_s=ARRIVALS_S, gap_s=gap_s, chosen=chosen or STRATEGIES).figures()["strategies"]
 
 
 def test_every_strategy_loses_the_same_nodes_and_brings_all_queries_back() -> None:
     """Eight of ten nodes, at once or one after another."""
     for gap_s in (0.0, 2.0):
-        runs = played(*FailureStudy(arrivals_s=ARRIVALS_S, gap_s=gap_s).strategies(), partitions=30)
+        runs = played(*strategies(gap_s=gap_s), partitions=30)
         assert tuple(runs) == STRATEGIES
         lost = {strategy: {e.node for e in events if isinstance(e, NodeLost)} for strategy, events in runs.items()}
         assert len(lost["incremental"]) == 8
@@ -43,7 +48,7 @@ def test_replacements_come_when_told() -> None:
 
 def test_incremental_wins() -> None:
     """With too few nodes left, the most valuable query is back long before blocking's, and less is out of order for less long."""
-    runs = played(*FailureStudy(arrivals_s=ARRIVALS_S, chosen=("incremental", "blocking", "eager")).strategies())
+    runs = played(*strategies("incremental", "blocking", "eager"))
     ours, blocking, eager = (summarise(events) for events in runs.values())
     assert ours["first_back_s"] <= blocking["first_back_s"] / 3
     assert ours["outage_area"] <= 0.6 * blocking["outage_area"]
@@ -52,7 +57,7 @@ def test_incremental_wins() -> None:
 
 def test_queries_come_back_in_order_of_value() -> None:
     """What comes back later is worth no more per query, as long as it needs as much."""
-    events = played(*FailureStudy(arrivals_s=ARRIVALS_S, chosen=("incremental",)).strategies())["incremental"]
+    events = played(*strategies("incremental"))["incremental"]
     assert len([e for e in events if isinstance(e, QueriesChanged) and e.back]) > 3
 
 

@@ -85,7 +85,7 @@ def test_replacements_come_as_late_as_real_machines_did() -> None:
     times_s = arrival_times_s(needs(ARRIVAL))
     assert len(times_s) == 15_000
     scene = Scene("two", "incremental", 2, arrivals(2, 3, 0.0, 60.0, needs(ARRIVAL)))
-    events = simulated_study({"scenes": [scene]}, nodes=4, seed=3)["scenes"]["two"]
+    [(_, _, events)] = simulated_study({"scenes": [scene]}, nodes=4, seed=3)
     joined = [event.at_s for event in events if isinstance(event, NodeJoined)]
     assert len(joined) == 2
     assert drawn_arrivals_s(times_s, 5, random.Random(1)) == drawn_arrivals_s(times_s, 5, random.Random(1))

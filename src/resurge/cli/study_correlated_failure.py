@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from resurge.errors import ClusterError
+from resurge.telemetry.events import Event
 
-FIGURES = ("strategies", "places", "kills", "overhead")
+OVERHEAD = "overhead"
 
 
 def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
@@ -20,7 +21,9 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     simulated: Annotated[bool, typer.Option("--simulated", help="In virtual time, with the same protocol and planner.")] = False,
     partitions: Annotated[int, typer.Option(min=15, help="Partitions, when simulated.")] = 15,
     strategies: Annotated[str, typer.Option(help="Separated by commas.")] = "incremental,blocking,eager,source-replay,best-case",
-    figures: Annotated[str, typer.Option(help="Separated by commas: strategies, places, kills, overhead.")] = "strategies",
+    figures: Annotated[
+        str, typer.Option(help="Separated by commas: strategies, places, kills, turns, overload, overhead; or all.")
+    ] = "strategies",
     gap: Annotated[float, typer.Option(min=0, help="Seconds between two kills; 0 kills at once.")] = 0.0,
     arrive_from: Annotated[float, typer.Option(min=0, help="First replacement starts so many seconds after the failure.")] = 10.0,
     arrive_to: Annotated[float, typer.Option(min=0, help="Last replacement, at the latest.")] = 80.0,
@@ -31,30 +34,37 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
 ) -> None:
     """Most nodes die at once, replacements come one by one: relative latency, available queries and outage per strategy."""
     from resurge.experiments import correlated_failure as experiment
-    from resurge.report.correlated_failure import write_study
+    from resurge.report.correlated_failure import write_figure
+    from resurge.simulator.study import simulated_study
+    from resurge.staging import STRATEGIES, Staging
 
     if kill > nodes:
         raise ClusterError(f"--kill is {kill}, but there are {nodes} nodes; expected at most that many")
-    chosen = _chosen("strategy", strategies, experiment.STRATEGIES)
-    drawn = _chosen("figure", figures, FIGURES)
     moments = experiment.arrivals(kill, seed, arrive_from, arrive_to, arrivals)
-    study = experiment.FailureStudy(nodes, kill, moments, seed, gap, chosen=chosen)
-    if simulated and "overhead" in drawn:
+    staged = Staging(nodes, kill, moments, gap, chosen=_chosen("strategy", strategies, STRATEGIES)).figures()
+    known = [*staged] if simulated else [*staged, OVERHEAD]
+    drawn = _chosen("figure", ",".join(known) if figures == "all" else figures, [*staged, OVERHEAD])
+    if simulated and OVERHEAD in drawn:
         raise ClusterError("the overhead figures are measured on Spark; leave out --simulated or the figure overhead")
-    console = Console(stderr=True)
-    scenes = {figure: getattr(study, figure)() for figure in drawn if figure != "overhead"}
-    with console.status("beginning") as status:
-        if simulated:
-            from resurge.simulator.study import simulated_study
-
-            runs = simulated_study(scenes, nodes, partitions, seed)
-        else:
-            runs = experiment.run_study(study, scenes, out, status.update) if scenes else {}
-            if "overhead" in drawn:
-                _overhead(out, status.update)
+    scenes = {figure: staged[figure] for figure in drawn if figure != OVERHEAD}
     how = f"{kill} of {nodes} nodes die {'one after another' if gap else 'at once'}"
     heading = f"{how}, {'simulated' if simulated else 'on a real cluster'}"
-    for figure, summary in write_study(runs, out, heading).items():
+    runs: dict[str, dict[str, Sequence[Event]]] = {}
+    tables: dict[str, dict[str, Any]] = {}
+    with Console(stderr=True).status("beginning") as status:
+        study = experiment.FailureStudy(nodes, seed, moments)
+        played = (
+            simulated_study(scenes, nodes, partitions, seed)
+            if simulated
+            else experiment.run_study(study, scenes, out, status.update)
+        )
+        for figure, scene, events in played if scenes else ():
+            runs.setdefault(figure, {})[scene] = events
+            # After each scene, so that a study which is stopped has shown what it knows.
+            tables[figure] = write_figure(figure, runs[figure], out, heading)
+        if OVERHEAD in drawn:
+            _overhead(out, status.update)
+    for figure, summary in tables.items():
         Console().print(_table(heading if figure == "strategies" else figure, summary))
     Console().print(f"written to {out.resolve()}", soft_wrap=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import DiscardSink
@@ -14,19 +15,17 @@ from resurge.experiments.chaos import arena, replenish
 from resurge.experiments.failures import Strike, Striker
 from resurge.experiments.hashtags import Hashtags, hashtags
 from resurge.experiments.pacing import CalibratedRunner
-from resurge.model.scenes import DOWNSTREAM, UPSTREAM, Scene
+from resurge.model.scenes import Scene
 from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.simulator.faults import drawn_arrivals_s
 from resurge.staging import victims
-from resurge.telemetry.events import Event, NodesKilled
+from resurge.telemetry.events import EpochFinished, Event, NodesKilled
 from resurge.telemetry.log import TelemetryLog, read_events
+from resurge.telemetry.recovery_metrics import AVAILABLE_BELOW
 from resurge.traces import arrival_times_s
-
-BEST_CASE = "best-case"
-STRATEGIES = ("incremental", "blocking", "eager", "source-replay", BEST_CASE)
 
 STUDY_WINDOWS_S = {"O1": (8, 2), "O2": (10, 2), "O3": (12, 2), "O4": (14, 2)}
 """All windows slide alike, so that each epoch costs about as much as the next one and latencies can be compared."""
@@ -38,49 +37,23 @@ CALIBRATING_EPOCHS = 12
 class FailureStudy:
     """What all runs of a study share.
 
-    A node works `utilisation` of its time before the failure, and may be filled up to `headroom` of it afterwards.
+    A node works `utilisation` of its time before the failure, and may be filled up to `headroom` of it afterwards. An epoch
+    takes at most `longest` intervals of input, so that what cannot keep up does not gain by ever larger epochs.
     """
 
     nodes: int = 10
-    kill: int = 8
-    arrivals_s: tuple[float, ...] = ()
     seed: int = 5
-    gap_s: float = 0.0
+    arrivals_s: tuple[float, ...] = ()
     posts_per_second: float = 4000.0
     distinct_tags: int = 30_000
     interval_s: float = 5.0
+    longest: float = 1.1
     checkpoint_interval: int = 3
     kill_after_epoch: int = 10
-    watch_s: float = 50.0
-    utilisation: float = 0.18
-    headroom: float = 0.225
-    early_s: float = 1.0
-    chosen: tuple[str, ...] = field(default=STRATEGIES)
-
-    def strategies(self) -> list[Scene]:
-        """Figure 12, with the strategies of figures 10 and 11: the same failure for everyone."""
-        early = (self.early_s,) * self.kill
-        return [
-            Scene(name, _strategy(name), self.kill, early if name == BEST_CASE else self.arrivals_s, gap_s=self.gap_s)
-            for name in self.chosen
-        ]
-
-    def places(self) -> list[Scene]:
-        """Figures 13 and 14: few nodes, upstream or downstream in the topology, incremental and blocking."""
-        kill = min(2, self.nodes - 1)
-        return [
-            Scene(f"{name}-{place}", name, kill, self.arrivals_s[-kill:], place)
-            for place in (UPSTREAM, DOWNSTREAM)
-            for name in ("incremental", "blocking")
-        ]
-
-    def kills(self) -> list[Scene]:
-        """Figure 15: half as many nodes, and all of them, from the upper end of the topology and from the lower."""
-        return [
-            Scene(f"{kill}-{place}", "incremental", kill, self.arrivals_s[:kill], place)
-            for place in (UPSTREAM, DOWNSTREAM)
-            for kill in (max(1, self.kill // 2), self.kill)
-        ]
+    watch_s: float = 80.0
+    settled_epochs: int = 5
+    utilisation: float = 0.2
+    headroom: float = 0.25
 
     def job(self) -> Hashtags:
         """The 15 queries over posts that come at a steady rate."""
@@ -89,13 +62,20 @@ class FailureStudy:
             source, key_groups=1, make_sink=lambda name: DiscardSink(), windows_s=STUDY_WINDOWS_S, retention=RETENTION
         )
 
+    def options(self, folder: str, strategy: str) -> RunOptions:
+        """How the job is run."""
+        return RunOptions(
+            folder,
+            interval_s=self.interval_s,
+            max_rows_per_epoch=round(self.longest * self.posts_per_second * self.interval_s),
+            checkpoint_interval=self.checkpoint_interval,
+            strategy=strategy,
+            headroom=self.headroom,
+        )
+
     def length_s(self, scene: Scene) -> float:
-        """How long a run is watched after the first kill: the best case as long as the others."""
+        """How long a run is watched after the first kill, unless all is well before: the best case as long as the others."""
         return max((*scene.arrivals_s, *self.arrivals_s, scene.gap_s * scene.kill), default=0.0) + self.watch_s
-
-
-def _strategy(name: str) -> str:
-    return "incremental" if name == BEST_CASE else name
 
 
 def arrivals(kill: int, seed: int, from_s: float, to_s: float, file: Path | None = None) -> tuple[float, ...]:
@@ -121,7 +101,7 @@ class Stage:
         """Run the job undisturbed until its cost is known."""
         self.tell("measuring what the queries cost")
         with tempfile.TemporaryDirectory(prefix="resurge-study-") as folder:
-            engine = Engine(self.study.job().topology, self.runner, self._options(folder, "incremental"))
+            engine = Engine(self.study.job().topology, self.runner, self.study.options(folder, "incremental"))
             try:
                 engine.start()
                 engine.run(CALIBRATING_EPOCHS)
@@ -136,26 +116,18 @@ class Stage:
         replenish(self.cluster, self.inner, self.study.nodes)
         self.tell(f"{scene.name}: running")
         with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-study-") as folder:
-            engine = Engine(self.study.job().topology, self.runner, self._options(folder, scene.strategy), telemetry)
+            engine = Engine(self.study.job().topology, self.runner, self.study.options(folder, scene.strategy), telemetry)
             striker = Striker(self.cluster, self._strikes(scene), self._chooser(engine, scene), telemetry)
-            telemetry.listeners += [striker.listen, _stop_after(engine, self.study.length_s(scene))]
+            watch = Watch(engine, scene.kill, self.study.length_s(scene), self.study.settled_epochs)
+            telemetry.listeners += [striker.listen, watch.listen]
             try:
                 engine.start()
                 engine.run()
             finally:
+                watch.end()
                 striker.finish()
                 engine.close("the study is over")
         return list(read_events(log))
-
-    def _options(self, folder: str, strategy: str) -> RunOptions:
-        study = self.study
-        return RunOptions(
-            folder,
-            interval_s=study.interval_s,
-            checkpoint_interval=study.checkpoint_interval,
-            strategy=strategy,
-            headroom=study.headroom,
-        )
 
     def _strikes(self, scene: Scene) -> list[Strike]:
         after, delay_s = self.study.kill_after_epoch, self.study.interval_s / 4
@@ -177,17 +149,45 @@ class Stage:
         return choose
 
 
-def _stop_after(engine: Engine, length_s: float) -> Callable[[Event], None]:
-    """Stop a while after the first kill."""
-    timers: list[threading.Timer] = []
+@dataclass
+class Watch:
+    """Stops a run a while after the first kill, or when all queries have had their usual latency for some epochs."""
 
-    def listen(event: Event) -> None:
-        if isinstance(event, NodesKilled) and not timers:
-            timers.append(threading.Timer(length_s, engine.stop))
-            timers[0].daemon = True
-            timers[0].start()
+    engine: Engine
+    kill: int
+    length_s: float
+    settled_epochs: int
+    usual_s: list[float] = field(default_factory=list)
+    timer: threading.Timer | None = None
+    settled: int = 0
+    killed: int = 0
 
-    return listen
+    def end(self) -> None:
+        """Nobody watches any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def listen(self, event: Event) -> None:
+        """Look at what happened."""
+        if isinstance(event, NodesKilled) and self.timer is None:
+            self.timer = threading.Timer(self.length_s, self.engine.stop)
+            self.timer.daemon = True
+            self.timer.start()
+        if isinstance(event, NodesKilled):
+            self.killed += len(event.nodes)
+        if isinstance(event, EpochFinished):
+            self._epoch(event)
+
+    def _epoch(self, event: EpochFinished) -> None:
+        latency_s = event.at_s - event.arrival_s
+        if self.timer is None:
+            self.usual_s.append(latency_s)
+            return
+        is_all = self.killed >= self.kill and self.engine.facts.is_whole
+        is_settled = is_all and latency_s < AVAILABLE_BELOW * median(self.usual_s)
+        self.settled = self.settled + 1 if is_settled else 0
+        if self.settled >= self.settled_epochs:
+            self.engine.stop()
 
 
 @contextmanager
@@ -202,12 +202,11 @@ def stage(study: FailureStudy, tell: Callable[[str], None]) -> Iterator[Stage]:
 
 
 def run_study(
-    study: FailureStudy, scenes: Mapping[str, Sequence[Scene]], out: Path, tell: Callable[[str], None]
-) -> dict[str, dict[str, Sequence[Event]]]:
-    """All scenes of all figures on one cluster, one after another; by figure and by scene."""
+    study: FailureStudy, figures: Mapping[str, Sequence[Scene]], out: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[str, str, Sequence[Event]]]:
+    """All scenes of all figures on one cluster, one after another: figure, scene and what happened, as soon as it is over."""
     out.mkdir(parents=True, exist_ok=True)
     with stage(study, tell) as made:
-        return {
-            figure: {scene.name: made.play(scene, out / f"{figure}-{scene.name}.jsonl") for scene in group}
-            for figure, group in scenes.items()
-        }
+        for figure, scenes in figures.items():
+            for scene in scenes:
+                yield figure, scene.name, made.play(scene, out / f"{figure}-{scene.name}.jsonl")

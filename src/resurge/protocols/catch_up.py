@@ -8,15 +8,10 @@ there is none, the upstream partition is replayed as a shadow, from the last glo
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from resurge.model.names import NodeId, Partition
+from resurge.model.names import Partition
 from resurge.protocols.recovery import Facts, Phase
 
 MOST_EPOCHS_PER_STEP = 16
-SHARE_OF_LATENCY = 0.15
-FLIGHT_INTERVALS = 1.6
-PRESSING = 4
-LEAST_EPOCHS_PER_STEP = 2
-"""One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
 Pair = tuple[Partition, Partition]
 Coverage = Mapping[Pair, frozenset[int]]
@@ -143,93 +138,6 @@ def _from_buffers(
             sent = range(max(epochs.start, until.get(above, 0) + 1), min(epochs.stop, end + 1))
             if sent:
                 yield (above, below), sent
-
-
-def loads(facts: Facts, partitions: Iterable[Partition]) -> dict[NodeId, float]:
-    """What partitions take of their nodes, as parts of the nodes' capacity."""
-    used: dict[NodeId, float] = {}
-    for partition in partitions:
-        node = facts.standing[partition].node
-        if node is not None and facts.capacity.get(node):
-            used[node] = used.get(node, 0.0) + facts.costs.get(partition, 0.0) / facts.capacity[node]
-    return used
-
-
-def load(facts: Facts, step: CatchUp) -> float:
-    """What one epoch of a step takes of its busiest node, as a part of its capacity."""
-    return max(loads(facts, (*step.partitions, *step.shadows)).values(), default=0.0)
-
-
-def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
-    """How many epochs of a step fit into one job with a live epoch, which may take longer by a part of a node's capacity.
-
-    Nodes that are less busy than the busiest have time while that one works.
-    """
-    live = loads(facts, facts.live)
-    longest = max(live.values(), default=0.0) + spare
-    each = loads(facts, (*step.partitions, *step.shadows))
-    fitting = min(((longest - live.get(node, 0.0)) / used for node, used in each.items() if used > 0), default=float("inf"))
-    return int(min(fitting + 1e-9, MOST_EPOCHS_PER_STEP))
-
-
-def is_pressing(facts: Facts) -> bool:
-    """Whether those who are on their way back are worth so much more than those who are live that live epochs wait for steps."""
-    up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
-    live = facts.live
-    back = [need for need in facts.graph.queries.values() if need.partitions <= up]
-    working = sum(need.priority for need in back if need.partitions <= live)
-    return sum(need.priority for need in back) - working > PRESSING * working
-
-
-def has_room(interval_s: float, usual_s: float, overhead_s: float, epoch_s: float) -> bool:
-    """Whether steps of their own fit between two live epochs; if so, these need not carry any."""
-    left_s = interval_s - usual_s + patience_s(interval_s, usual_s)
-    return left_s >= overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
-
-
-def patience_s(interval_s: float, usual_s: float) -> float:
-    """By how much a live epoch may be late without its readers noticing: its rows wait for half an interval, then for its job."""
-    return SHARE_OF_LATENCY * (interval_s / 2 + usual_s)
-
-
-def epochs_aloft(facts: Facts, step: CatchUp, interval_s: float, patience_s: float, unit_s: float) -> dict[Partition, int]:
-    """How many epochs each may take in a step that runs while live epochs go on; `unit_s` is how long a full node works for one.
-
-    A node without live partitions has its whole time for it; where there are some, their tasks wait for it.
-    """
-    live = loads(facts, facts.live)
-    each = loads(facts, (*step.partitions, *step.shadows))
-    room_s = {node: patience_s if live.get(node) else FLIGHT_INTERVALS * interval_s for node in each}
-    fitting = {node: room_s[node] / max(used * unit_s, 1e-9) for node, used in each.items()}
-    return {
-        partition: max(LEAST_EPOCHS_PER_STEP, int(min(fitting.get(node, 0.0), MOST_EPOCHS_PER_STEP)))
-        for partition in step.partitions
-        if (node := facts.standing[partition].node) is not None
-    }
-
-
-def nearly_there(facts: Facts, step: CatchUp) -> int:
-    """How many epochs those who are nearest have to go, if that is so little that the next live epoch can take it; else 0.
-
-    What catches up beside live epochs is one behind whenever it ends, so that the last stretch is taken together.
-    """
-    left = min((facts.head - taken.start + 1 for taken in step.partitions.values()), default=0)
-    return left if left <= LEAST_EPOCHS_PER_STEP else 0
-
-
-def smoothed_overhead_s(known_s: float | None, took_s: float, step: CatchUp, epoch_s: float) -> float:
-    """What steps take beside the work that their partitions are known to cost, after one more step."""
-    newest_s = max(0.0, took_s - step.longest * epoch_s)
-    return newest_s if known_s is None else (known_s + newest_s) / 2
-
-
-def epochs_per_step(budget_s: float, overhead_s: float, epoch_s: float, least: int = LEAST_EPOCHS_PER_STEP) -> int:
-    """How many epochs a step may take: as many as fit into the time, but at least so many.
-
-    >>> epochs_per_step(2.0, 1.0, 0.2), epochs_per_step(0.1, 1.0, 0.2), epochs_per_step(9.0, 1.0, 0.2)
-    (5, 2, 16)
-    """
-    return max(least, min(MOST_EPOCHS_PER_STEP, int((budget_s - overhead_s) / max(epoch_s, 1e-3) + 1e-9)))
 
 
 def shadows_needed(facts: Facts, coverage: Coverage, group: Collection[Partition]) -> dict[Partition, int]:

@@ -8,7 +8,10 @@ _LEAST_SHARE_OF_ROWS = 0.05
 
 
 class Pace(NamedTuple):
-    """What earlier epochs have shown, as moving averages of rows and seconds, and whether input has ever outrun the job."""
+    """What earlier epochs have shown, as moving averages of rows and seconds, and whether input has ever outrun the job.
+
+    `normal_s` is how long epochs took when every partition was live.
+    """
 
     rows: float = 0.0
     took_s: float = 0.0
@@ -16,9 +19,10 @@ class Pace(NamedTuple):
     rows_took_s: float = 0.0
     epochs: int = 0
     is_pressed: bool = False
+    normal_s: float = 0.0
 
 
-def observed(pace: Pace, rows: int, took_s: float, interval_s: float) -> Pace:
+def observed(pace: Pace, rows: int, took_s: float, interval_s: float, *, is_whole: bool = True) -> Pace:
     """The pace after one more epoch; a job is pressed from the first epoch that outlasts its interval."""
     if rows <= 0 or took_s <= 0:
         return pace
@@ -34,6 +38,7 @@ def observed(pace: Pace, rows: int, took_s: float, interval_s: float) -> Pace:
         averaged(pace.rows_took_s, rows * took_s),
         pace.epochs + 1,
         pace.is_pressed or (interval_s > 0 and took_s > interval_s),
+        averaged(pace.normal_s, took_s) if is_whole else pace.normal_s,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from itertools import combinations, cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,28 @@ COLOURS = {
     "best-case": "#89b0ae",
 }
 SHADES = ("#0b7a75", "#b3541e", "#7b2d8b", "#555b6e", "#89b0ae")
+LEAST_EPOCHS = 8
+FALLS_BEHIND = 0.05
+"""An epoch's latency that grows by more than this, in seconds per second, will sooner or later be as long as anyone likes."""
 Runs = Mapping[str, Sequence[Event]]
 
 
-def write_study(figures: Mapping[str, Runs], out: Path, heading: str) -> dict[str, dict[str, Any]]:
-    """Write every figure's plots and tables, and the strategies' summary.json, summary.csv and summary.md; returns all figures."""
+def write_figure(figure: str, runs: Runs, out: Path, heading: str) -> dict[str, Any]:
+    """Write one figure's plots and table; for the strategies also summary.json, summary.csv and summary.md. Returns the table."""
     out.mkdir(parents=True, exist_ok=True)
-    found = {figure: {name: summarise(events) for name, events in runs.items()} for figure, runs in figures.items()}
-    for figure, runs in figures.items():
-        if figure == "strategies":
-            _draw(runs, out / "latency.png", _average_relative_latency, "average relative latency", log=True)
-            _draw(runs, out / "available.png", recovery_metrics.available_queries, "available queries", log=False)
-            (out / "summary.json").write_text(json.dumps(found[figure], indent=2) + "\n")
-            (out / "summary.csv").write_text(_csv(found[figure]))
-            (out / "summary.md").write_text(_markdown(found[figure], heading))
-        else:
-            _draw_failed_and_normal(runs, out / f"{figure}.png")
-            (out / f"{figure}.json").write_text(json.dumps(found[figure], indent=2) + "\n")
+    found = {name: summarise(events) for name, events in runs.items()}
+    if figure == "strategies":
+        _draw(runs, out / "latency.png", _average_relative_latency, "average relative latency", log=True)
+        _draw(runs, out / "available.png", recovery_metrics.available_queries, "available queries", log=False)
+        (out / "summary.json").write_text(json.dumps(found, indent=2) + "\n")
+        (out / "summary.csv").write_text(_csv(found))
+        (out / "summary.md").write_text(_markdown(found, heading))
+        return found
+    if figure in ("places", "kills"):
+        _draw_failed_and_normal(runs, out / f"{figure}.png")
+    else:
+        _draw(runs, out / f"{figure}.png", _average_relative_latency, "average relative latency", log=True)
+    (out / f"{figure}.json").write_text(json.dumps(found, indent=2) + "\n")
     return found
 
 
@@ -47,19 +53,21 @@ def summarise(events: Sequence[Event]) -> dict[str, Any]:
     found = asdict(recovery_metrics.figures(events))
     found["healthy_latency_ratio"] = recovery_metrics.healthy_ratio(events)
     found["join_latency_ratio"] = recovery_metrics.join_ratio(events)
-    found["falls_behind"] = falls_behind(events)
+    growth = latency_growth(events)
+    found["latency_growth"] = growth
+    found["falls_behind"] = growth is not None and growth > FALLS_BEHIND
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()}
 
 
-def falls_behind(events: Sequence[Event]) -> bool:
-    """Whether latency after the failure still grew at the end: the last third's median above the second third's by half."""
+def latency_growth(events: Sequence[Event]) -> float | None:
+    """How fast latency grew in the second half after the failure, in seconds per second: the median slope between its epochs."""
     began = recovery_metrics.failure_s(events)
     after = [event for event in events if isinstance(event, EpochFinished) and began is not None and event.at_s > began]
-    if len(after) < 6:
-        return False
-    third = len(after) // 3
-    middle, last = (metrics.spread(e.at_s - e.arrival_s for e in part) for part in (after[third : 2 * third], after[-third:]))
-    return middle is not None and last is not None and last.p50 > 1.5 * middle.p50
+    if len(after) < LEAST_EPOCHS:
+        return None
+    half = [(epoch.at_s, epoch.at_s - epoch.arrival_s) for epoch in after[len(after) // 2 :]]
+    slopes = metrics.spread((later - sooner) / (until - since) for (since, sooner), (until, later) in combinations(half, 2))
+    return slopes.p50 if slopes is not None else None
 
 
 def _average_relative_latency(events: Sequence[Event], queries: Collection[str] | None = None) -> list[tuple[float, float]]:
@@ -95,7 +103,8 @@ def _draw_failed_and_normal(runs: Runs, path: Path) -> None:
 
 
 def _draw(runs: Runs, path: Path, series: Callable[[Sequence[Event]], list[Any]], label: str, *, log: bool) -> None:
-    lines = [(name, COLOURS.get(name, SHADES[0]), "-", series(events)) for name, events in runs.items()]
+    shades = cycle(SHADES)
+    lines = [(name, COLOURS.get(name) or next(shades), "-", series(events)) for name, events in runs.items()]
     _plot(lines, path, label, log=log)
 
 

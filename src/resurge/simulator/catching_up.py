@@ -1,29 +1,16 @@
 """Steps of catching up in virtual time: beside live epochs, between two, or within one, as a real driver takes them."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import simpy
 
-from resurge.model.names import NodeId, Partition
+from resurge.model.names import NodeId
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import (
-    LEAST_EPOCHS_PER_STEP,
-    MOST_EPOCHS_PER_STEP,
-    CatchUp,
-    epochs_aloft,
-    epochs_beside,
-    epochs_per_step,
-    has_room,
-    is_pressing,
-    load,
-    nearly_there,
-    next_step,
-    patience_s,
-    smoothed_overhead_s,
-)
+from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.step_choice import StepChoice, Tempo, is_losing, is_void, smoothed_overhead_s
 from resurge.simulator.journal import Commit
 from resurge.simulator.world import Job, Shown, Task
 
@@ -55,8 +42,7 @@ class Flight:
 
     def is_void(self, facts: Facts) -> bool:
         """Whether a partition of the step, or a node, has been lost meanwhile."""
-        moved = any(facts.standing[partition] != self.before.standing[partition] for partition in self.step.partitions)
-        return moved or not self.job.nodes <= facts.capacity.keys()
+        return is_void(self.step, self.job.nodes, self.before, facts)
 
 
 class CatchingUp:
@@ -69,24 +55,42 @@ class CatchingUp:
         self.flight: Flight | None = None
         self.is_losing = False
 
+    def choice(self) -> StepChoice:
+        """What can be done next, as far as is known now."""
+        driver, timing = self.driver, self.driver.timing
+        is_concurrent = driver.options.is_concurrent and not self.is_losing
+        unit_s = timing.interval_s * timing.headroom
+        pace = driver.pace
+        tempo = Tempo(timing.interval_s, pace.took_s, pace.normal_s, self.overhead_s, unit_s, is_concurrent, self.taken)
+        shadows = {partition: shadow.cursor for partition, shadow in driver.shadows.items()}
+        return StepChoice(driver.facts, driver.buffers.coverage(), shadows, tempo)
+
+    def is_waited_for(self) -> bool:
+        """Whether the next live epoch waits until what is behind has come nearer."""
+        if not self.driver.catching_up():
+            return False
+        choice = self.choice()
+        return choice.is_pressing and (self.flight is not None or choice.beside() is None)
+
     def step(self, budget_s: float | None = None) -> Steps:
         """One bounded step for the partitions that are behind; False if there is no time for one now, or one is under way."""
         began_s = self.driver.env.now
         taken: list[CatchUp] = []
-        is_urgent = budget_s is None or is_pressing(self.driver.facts)
+        choice = self.choice()
         if self.flight is not None:
+            is_urgent = budget_s is None or choice.is_pressing
             while is_urgent and self.flight.ended_s is None:
                 yield self.driver.env.timeout(self.driver.timing.poll_s)
             return self.land()
-        if self.next() is None:
+        if choice.whole is None:
             self.driver.stand(recovery.advanced(self.driver.facts, {}))
             return True
-        if self._flies() and budget_s is not None and not is_urgent:
-            self._launch(budget_s)
+        if budget_s is not None and choice.is_aloft(budget_s):
+            self._launch(choice.aloft(budget_s))
             return False
 
         def work() -> Job | None:
-            step = self._next_step(budget_s)
+            step = self.choice().between(budget_s)
             taken[:] = [step] if step else []
             return self.job(step) if step else None
 
@@ -99,21 +103,10 @@ class CatchingUp:
         self.commit(taken[0], shown, self.driver.env.now - began_s)
         return True
 
-    def _flies(self) -> bool:
-        """Whether steps run while live epochs go on: where that can be, and as long as it gains on them."""
-        return self.driver.options.is_concurrent and not self.is_losing
-
-    def _launch(self, budget_s: float) -> None:
-        """Begin a step that runs while live epochs go on, unless the next one can take it as quickly."""
-        step = self.next()
+    def _launch(self, step: CatchUp | None) -> None:
+        """Begin a step that runs while live epochs go on."""
         if step is None:
             return
-        left = nearly_there(self.driver.facts, step)
-        if left and self.overhead_s + left * self._epoch_s(step) > budget_s:
-            return
-        interval_s = self.driver.timing.interval_s
-        more = epochs_aloft(self.driver.facts, step, interval_s, self._patience_s(), interval_s * self.driver.timing.headroom)
-        step = self.next(LEAST_EPOCHS_PER_STEP, more) or step
         job = self.job(step)
         took_s, restore_s = self.driver.world.duration_s(job, self.driver.spans_s(job))
         self.flight = Flight(step, self.driver.facts, job, self.driver.env.now, restore_s)
@@ -136,47 +129,24 @@ class CatchingUp:
         if is_lost or flight.is_void(self.driver.facts):
             self.driver.observe()
             return True
-        self.is_losing = flight.step.longest <= self.driver.facts.head - flight.before.head
+        self.is_losing = is_losing(flight.step, flight.before, self.driver.facts)
         shown = self.driver.world.run(flight.job)
         self.driver.adopt(flight.job)
         self.driver.restore_s = flight.restore_s
         self.commit(flight.step, shown, flight.ended_s - flight.started_s)
         return True
 
-    def next(self, most_epochs: int = MOST_EPOCHS_PER_STEP, more_epochs: Mapping[Partition, int] | None = None) -> CatchUp | None:
-        cursors = {partition: shadow.cursor for partition, shadow in self.driver.shadows.items()}
-        return next_step(self.driver.facts, self.driver.buffers.coverage(), cursors, most_epochs, more_epochs)
-
-    def _next_step(self, budget_s: float | None) -> CatchUp | None:
-        step = self.next()
-        if step is None or budget_s is None or is_pressing(self.driver.facts):
-            return step
-        least = max(0, LEAST_EPOCHS_PER_STEP - self.taken)
-        epochs = epochs_per_step(budget_s + self._patience_s(), self.overhead_s, self._epoch_s(step), least)
-        return self.next(epochs) if epochs else None
-
     def beside(self) -> CatchUp | None:
         """The step that is taken in one job with the next epoch, if one is."""
-        step = self.next() if self.flight is None else None
-        if step is None:
+        self.taken = 0
+        if not self.driver.catching_up():
             return None
-        timing, facts, usual_s = self.driver.timing, self.driver.facts, self.driver.pace.took_s
-        if is_pressing(facts):
-            # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
-            return step if facts.head in step.cursors().values() else None
-        if self._flies():
-            left = nearly_there(facts, step)
-            return self.next(left) if left else None
-        if has_room(timing.interval_s, usual_s, self.overhead_s, self._epoch_s(step)):
-            return None
-        epochs = epochs_beside(facts, step, self._patience_s() / (timing.interval_s * timing.headroom))
-        return self.next(epochs) if epochs else None
-
-    def _patience_s(self) -> float:
-        return patience_s(self.driver.timing.interval_s, self.driver.pace.took_s)
-
-    def _epoch_s(self, step: CatchUp) -> float:
-        return load(self.driver.facts, step) * self.driver.timing.interval_s * self.driver.timing.headroom
+        choice = self.choice()
+        if choice.whole is None:
+            self.driver.stand(recovery.advanced(self.driver.facts, {}))
+        step = choice.beside() if self.flight is None else None
+        self.taken = 0 if step is None else step.longest
+        return step
 
     def job(self, step: CatchUp) -> Job:
         """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not."""
@@ -202,7 +172,7 @@ class CatchingUp:
     def commit(self, step: CatchUp, shown: Shown, took_s: float, *, is_midway: bool = False) -> None:
         before = self.driver.facts
         if not is_midway:
-            self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self._epoch_s(step))
+            self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self.choice().epoch_s(step))
         cursors = step.cursors()
         if shown.parts:
             self.driver.journal.commit(Commit(step.epochs[-1], cursors, shown.parts))

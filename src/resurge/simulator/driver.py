@@ -11,7 +11,7 @@ import simpy
 
 from resurge.model.names import NodeId, Partition
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import CatchUp, is_pressing
+from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
 from resurge.protocols.recovery import Facts, Phase
@@ -126,12 +126,12 @@ class Driver:
         """Run the next epoch if there is input."""
         self.behind.land()
         self.observe()
-        while self.catching_up() and is_pressing(self.facts) and self.behind.beside() is None:
+        while self.behind.is_waited_for():
             yield from self.behind.step()
             self.observe()
         if self.journal.pending is None:
             start_s = self._reached_s()
-            limit = row_limit(self.pace, self.timing.interval_s, None)
+            limit = row_limit(self.pace, self.timing.interval_s, self.timing.max_rows_per_epoch)
             longest_s = float("inf") if limit is None else limit / self.timing.rows_per_s
             end_s = min(self.env.now, start_s + longest_s)
             if end_s <= start_s:
@@ -157,10 +157,7 @@ class Driver:
 
     def _live_job(self, epoch: int) -> Job:
         """All live partitions take one epoch, and with them those that reach the head; what others will need is buffered."""
-        if self.catching_up() and self.behind.next() is None:
-            self.stand(recovery.advanced(self.facts, {}))
         self.joining = step = self.behind.beside()
-        self.behind.taken = 0 if step is None else step.longest
         facts = self.facts
         after = facts if step is None else recovery.advanced(facts, step.cursors())
         stepping = step.partitions if step is not None else {}
@@ -202,7 +199,7 @@ class Driver:
         rows = round(planned.span_s * self.timing.rows_per_s)
         # An epoch beside which others caught up tells little of what epochs cost, unless it was too long even so.
         if is_usual or took_s > self.timing.interval_s:
-            self.pace = observed(self.pace, rows, took_s, self.timing.interval_s)
+            self.pace = observed(self.pace, rows, took_s, self.timing.interval_s, is_whole=before.is_whole)
         self.stand(recovery.epoch_done(before, epoch))
         lag = round((self.env.now - planned.end_s) * self.timing.rows_per_s)
         self.story.epoch(self.env.now, took_s, before, self.facts, rows={"read": rows, "lag": lag})

@@ -4,7 +4,7 @@ After INCREMENTAL, section 6, and PROGRESSIVE, section 5: the 15-query topology;
 another; replacements take 2 to 6 minutes, scaled, or as long as machines of a given file took.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from resurge.errors import SimulationError
@@ -24,19 +24,20 @@ class Study:
     """How the failure is staged, with the times that the study on a real cluster showed.
 
     `load` is the part of each node's capacity that is used before the failure, `headroom` the part of an interval that
-    a node works when all of its capacity is used.
+    a node works when all of its capacity is used, `longest` the most intervals of input that an epoch takes.
     """
 
     interval_s: float = 5.0
     checkpoint_interval: int = 3
     killed_at_s: float = 54.0
     load: float = 0.8
-    headroom: float = 0.225
+    headroom: float = 0.25
+    longest: float = 1.1
     job_overhead_s: float = 0.3
     node_overhead_s: float = 0.09
     detection_s: float = 0.8
     warm_up_s: float = 20.0
-    after_s: float = 50.0
+    after_s: float = 80.0
 
 
 def simulated_study(
@@ -45,18 +46,17 @@ def simulated_study(
     partitions: int = 15,
     seed: int = 0,
     study: Study = Study(),  # noqa: B008 - a frozen value
-) -> dict[str, dict[str, Sequence[Event]]]:
-    """The telemetry of every scene, by figure; by seed the same nodes die in each.
+) -> Iterator[tuple[str, str, Sequence[Event]]]:
+    """Figure, scene and telemetry of all scenes; by seed the same nodes die in each.
 
     >>> scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
-    >>> runs = simulated_study({"strategies": [scene]}, nodes=4)
-    >>> list(runs["strategies"]), len(runs["strategies"]["incremental"]) > 20
-    (['incremental'], True)
+    >>> [(figure, name, events)] = simulated_study({"strategies": [scene]}, nodes=4)
+    >>> figure, name, len(events) > 20
+    ('strategies', 'incremental', True)
     """
-    return {
-        figure: {scene.name: _played(scene, study, nodes, partitions, seed) for scene in scenes}
-        for figure, scenes in figures.items()
-    }
+    for figure, scenes in figures.items():
+        for scene in scenes:
+            yield figure, scene.name, _played(scene, study, nodes, partitions, seed)
 
 
 def _played(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -> Sequence[Event]:
@@ -84,6 +84,7 @@ def staged(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -
         node_overhead_s=study.node_overhead_s if nodes <= MOST_NODES_CHECKED else 0.0,
         detection_s=study.detection_s,
         warm_up_s=study.warm_up_s,
+        max_rows_per_epoch=round(study.longest * study.interval_s * Timing.rows_per_s),
     )
     return Scenario(
         "correlated-failure",

@@ -29,6 +29,7 @@ class Timing:
     poll_s: float = 0.1
     headroom: float = 0.8
     rows_per_s: float = 1000.0
+    max_rows_per_epoch: int | None = None
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import epochs_beside, epochs_per_step, has_room, next_step
+from resurge.protocols.catch_up import next_step
 from resurge.protocols.recovery import Facts
 from tests.unit.protocols.test_recovery import N2, N3, N4, A, B, C, whole
 
@@ -100,26 +100,3 @@ def test_a_shadow_does_not_run_ahead_of_those_it_feeds() -> None:
     assert step is not None
     assert step.shadows == {A: range(6, 9)}
     assert step.partitions == {B: range(6, 9), C: range(6, 9)}
-
-
-def test_steps_always_gain_on_the_head() -> None:
-    """One live epoch passes between two steps, so even without any time left a step takes two, unless others took them."""
-    assert epochs_per_step(0.0, 5.0, 0.1) == 2
-    assert epochs_per_step(0.0, 5.0, 0.1, least=0) == 0
-    assert epochs_per_step(100.0, 1.0, 0.1) == 16
-
-
-def test_nodes_that_are_less_busy_catch_up_while_the_busiest_works() -> None:
-    """a fills half of its node in each epoch; b alone on another has time for two epochs, and with some patience for three."""
-    facts = replace(lost_and_scheduled(after(8)), capacity={N4: 1.0, **dict.fromkeys(whole().capacity, 1.0)})
-    facts = replace(facts, costs={A: 0.5, B: 0.25, C: 0.0})
-    coverage = {(A, B): frozenset((6, 7, 8))}
-    step = next_step(facts, coverage, {})
-    assert step is not None
-    assert (epochs_beside(facts, step, 0.0), epochs_beside(facts, step, 0.25)) == (2, 3)
-
-
-def test_live_epochs_carry_steps_only_where_there_is_no_room_between_them() -> None:
-    """Two epochs of a second and an overhead of one need three seconds, some of which readers do not notice."""
-    assert has_room(5.0, 2.6, 1.0, 1.0)
-    assert not has_room(5.0, 3.0, 1.0, 1.0)

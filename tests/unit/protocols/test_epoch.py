@@ -82,3 +82,11 @@ def test_a_pressed_job_settles_at_epochs_that_fit_their_interval(rows_per_s, fir
         pace = observed(pace, rows, took_s, 1.0)
         rows = row_limit(pace, 1.0, None) or first_rows
     assert took_s <= 1.0 + 1 / rows_per_s
+
+
+def test_what_is_normal_is_learnt_only_while_everything_is_live():
+    """Epochs are shorter while much is down; readers are used to the others."""
+    pace = observed(Pace(), 1000, took_s=2.0, interval_s=5.0)
+    pace = observed(pace, 1000, took_s=0.5, interval_s=5.0, is_whole=False)
+    assert pace.normal_s == 2.0
+    assert pace.took_s < 2.0

@@ -2,29 +2,16 @@
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from resurge.connectors.contracts import StagedPart
-from resurge.model.names import NodeId, Partition
+from resurge.model.names import NodeId
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import (
-    LEAST_EPOCHS_PER_STEP,
-    MOST_EPOCHS_PER_STEP,
-    CatchUp,
-    epochs_aloft,
-    epochs_beside,
-    epochs_per_step,
-    has_room,
-    is_pressing,
-    load,
-    nearly_there,
-    next_step,
-    patience_s,
-    smoothed_overhead_s,
-)
+from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.step_choice import StepChoice, Tempo, is_losing, is_void, smoothed_overhead_s
 from resurge.runtime.driver.failures import raise_failure
 from resurge.runtime.driver.job_plans import Work, buffered_groups, catch_up_work, joined, live_work
 from resurge.runtime.driver.outputs import without_rows
@@ -63,8 +50,7 @@ class Flight:
 
     def is_void(self, facts: Facts) -> bool:
         """Whether a partition of the step, or a node, has been lost meanwhile."""
-        moved = any(facts.standing[partition] != self.before.standing[partition] for partition in self.step.partitions)
-        return moved or not frozenset(slot.node for slot in self.plan.slots) <= facts.capacity.keys()
+        return is_void(self.step, {NodeId(slot.node) for slot in self.plan.slots}, self.before, facts)
 
 
 @dataclass
@@ -78,29 +64,43 @@ class CatchingUp:
     flight: Flight | None = None
     is_losing: bool = False
 
-    def _flies(self) -> bool:
-        """Whether steps run while live epochs go on: where that can be, and as long as it gains on them."""
-        return self.engine.runner.is_concurrent and not self.is_losing
+    def choice(self) -> StepChoice:
+        """What can be done next, as far as is known now."""
+        engine, options = self.engine, self.engine.options
+        overhead_s = engine.attempt_s / 2 if self.overhead_s is None else self.overhead_s
+        is_concurrent = engine.runner.is_concurrent and not self.is_losing
+        unit_s = options.interval_s * options.headroom
+        pace = engine.pace
+        tempo = Tempo(options.interval_s, pace.took_s, pace.normal_s, overhead_s, unit_s, is_concurrent, self.taken)
+        shadows = {partition: version.cursor for partition, version in engine.versions.shadows.items()}
+        return StepChoice(engine.membership.with_costs(engine.facts), engine.versions.coverage(), shadows, tempo)
+
+    def is_waited_for(self) -> bool:
+        """Whether the next live epoch waits until what is behind has come nearer."""
+        if not self.engine.catching_up():
+            return False
+        choice = self.choice()
+        return choice.is_pressing and (self.flight is not None or choice.beside() is None)
 
     def step(self, budget_s: float | None = None) -> bool:
         """One bounded step, in a job of its own; False if there is no time for one, or if one is under way."""
         engine, started = self.engine, time.monotonic()
         taken: list[CatchUp] = []
-        is_urgent = budget_s is None or is_pressing(engine.facts)
+        choice = self.choice()
         if self.flight is not None:
-            return self.land(wait=is_urgent)
-        if self._next() is None:
+            return self.land(wait=budget_s is None or choice.is_pressing)
+        if choice.whole is None:
             engine.facts = recovery.advanced(engine.facts, {})
             return True
-        if self._flies() and budget_s is not None and not is_urgent:
-            self._launch(budget_s)
+        if budget_s is not None and choice.is_aloft(budget_s):
+            self._launch(choice.aloft(budget_s))
             return False
-        if self._bounded(budget_s) is None:
+        if choice.between(budget_s) is None:
             return False
 
         def work() -> Work:
             taken.clear()
-            step = self._bounded(budget_s)
+            step = self.choice().between(budget_s)
             if step is None:
                 return Work(engine.facts.head, [], [], {}, {}, {})
             taken.append(step)
@@ -114,24 +114,15 @@ class CatchingUp:
         return True
 
     def _commit(self, step: CatchUp, reports: list[SlotReport], took_s: float) -> None:
-        self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self._epoch_s(step))
+        self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self.choice().epoch_s(step))
         parts = [part for report in reports for part in report.parts]
         self.commit(step, parts, Took(took_s, restore_s(reports), self.replays, is_joined=False))
 
-    def _launch(self, budget_s: float) -> None:
-        """Begin a step that runs while live epochs go on, unless the next one can take it as quickly."""
-        engine, options = self.engine, self.engine.options
-        step = self._next()
+    def _launch(self, step: CatchUp | None) -> None:
+        """Begin a step that runs while live epochs go on."""
         if step is None:
             return
-        left = nearly_there(engine.facts, step)
-        if left and self._overhead_s() + left * self._epoch_s(step) > budget_s:
-            return
-        facts = engine.membership.with_costs(engine.facts)
-        unit_s = options.interval_s * options.headroom
-        more = epochs_aloft(facts, step, options.interval_s, self._patience_s(), unit_s)
-        step = self._next(LEAST_EPOCHS_PER_STEP, more) or step
-        chosen = self._work(step)
+        engine, chosen = self.engine, self._work(step)
         self.flight = Flight(step, engine.facts, engine.planned(chosen, {}), chosen)
         threading.Thread(target=self.flight.run, args=(engine.runner,), daemon=True).start()
 
@@ -150,42 +141,29 @@ class CatchingUp:
             if not flight.is_void(engine.facts):
                 _explain(flight, failed)
             return True
-        self.is_losing = flight.step.longest <= engine.facts.head - flight.before.head
+        self.is_losing = is_losing(flight.step, flight.before, engine.facts)
         reports = flight.reports or []
         engine.adopt(flight.plan, flight.chosen, reports)
         self._commit(flight.step, reports, flight.took_s)
         return True
 
-    def beside(self) -> CatchUp | None:
-        """The step that is taken in one job with the next epoch, if one is."""
-        step = self._next() if self.flight is None else None
-        if step is None:
-            return None
-        engine, options = self.engine, self.engine.options
-        facts = engine.membership.with_costs(engine.facts)
-        if is_pressing(facts):
-            # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
-            return step if facts.head in step.cursors().values() else None
-        if self._flies():
-            left = nearly_there(facts, step)
-            return self._next(left) if left else None
-        if has_room(options.interval_s, engine.pace.took_s, self._overhead_s(), self._epoch_s(step)):
-            return None
-        epochs = epochs_beside(facts, step, self._patience_s() / (options.interval_s * options.headroom or 1.0))
-        return self._next(epochs) if epochs else None
-
     def live_work(self, epoch: EpochWork, checkpoint: bool) -> tuple[Work, CatchUp | None]:
         """The work of a live epoch, and the step that is taken in the same job."""
         engine = self.engine
-        if engine.catching_up() and self._next() is None:
-            engine.facts = recovery.advanced(engine.facts, {})
-        step = self.beside()
+        step = self._beside() if engine.catching_up() else None
         self.taken = 0 if step is None else step.longest
         splits = engine.ledger.splits(epoch.epoch)
         after = self._after(step)
         live = live_work(engine.facts, after, engine.versions, epoch, splits, checkpoint)
         chosen = live if step is None else joined(self._work(step), live)
         return replace(chosen, buffered=self._buffered(after), nodes=self._undisturbed(chosen)), step
+
+    def _beside(self) -> CatchUp | None:
+        """The step that is taken in one job with the next epoch; what has nothing left to take is live."""
+        choice = self.choice()
+        if choice.whole is None:
+            self.engine.facts = recovery.advanced(self.engine.facts, {})
+        return choice.beside() if self.flight is None else None
 
     def _undisturbed(self, live: Work) -> frozenset[NodeId] | None:
         """The nodes of a live epoch: not those whose cores are taken by a step that is under way, unless they are needed."""
@@ -200,32 +178,6 @@ class CatchingUp:
     def _after(self, step: CatchUp | None) -> Facts:
         """The facts once a step is done, which decide for whom output is buffered."""
         return self.engine.facts if step is None else recovery.advanced(self.engine.facts, step.cursors())
-
-    def _next(
-        self, most_epochs: int = MOST_EPOCHS_PER_STEP, more_epochs: Mapping[Partition, int] | None = None
-    ) -> CatchUp | None:
-        versions = self.engine.versions
-        shadows = {partition: version.cursor for partition, version in versions.shadows.items()}
-        return next_step(self.engine.facts, versions.coverage(), shadows, most_epochs, more_epochs)
-
-    def _bounded(self, budget_s: float | None) -> CatchUp | None:
-        step = self._next()
-        if step is None or budget_s is None or is_pressing(self.engine.facts):
-            return step
-        least = max(0, LEAST_EPOCHS_PER_STEP - self.taken)
-        epochs = epochs_per_step(budget_s + self._patience_s(), self._overhead_s(), self._epoch_s(step), least)
-        return self._next(epochs) if epochs else None
-
-    def _patience_s(self) -> float:
-        return patience_s(self.engine.options.interval_s, self.engine.pace.took_s)
-
-    def _overhead_s(self) -> float:
-        return self.engine.attempt_s / 2 if self.overhead_s is None else self.overhead_s
-
-    def _epoch_s(self, step: CatchUp) -> float:
-        engine = self.engine
-        seconds = engine.options.interval_s * engine.options.headroom
-        return seconds * load(engine.membership.with_costs(engine.facts), step)
 
     def _work(self, step: CatchUp) -> Work:
         engine = self.engine

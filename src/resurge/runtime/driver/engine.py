@@ -16,7 +16,6 @@ from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
 from resurge.protocols import recovery
-from resurge.protocols.catch_up import is_pressing
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit
 from resurge.protocols.recovery import Facts, Phase
@@ -168,7 +167,7 @@ class Engine:
         """Run the next epoch if there is input; False if there was none."""
         self.behind.land()
         self.observe()
-        while self.catching_up() and is_pressing(self.facts) and self.behind.beside() is None:
+        while self.behind.is_waited_for():
             self.catch_up()
             self.observe()
         if self.pending is None:
@@ -229,7 +228,8 @@ class Engine:
         """Learn what epochs and partitions cost; one beside which others caught up tells little, unless it was too long even so."""
         interval_s = self.options.interval_s
         if is_usual or self.attempt_s > interval_s:
-            self.pace = observed(self.pace, sum(report.rows_read for report in reports), self.attempt_s, interval_s)
+            rows = sum(report.rows_read for report in reports)
+            self.pace = observed(self.pace, rows, self.attempt_s, interval_s, is_whole=self.facts.is_whole)
         if is_usual:
             self.membership.measured(reports, max(interval_s, self.attempt_s))
 

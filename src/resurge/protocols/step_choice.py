@@ -1,0 +1,198 @@
+"""How much is caught up at once, and how: beside live epochs, between two of them, or in one job with one. Pure.
+
+A driver, real or simulated, says what it knows; which step is taken is decided here for both.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from resurge.model.names import NodeId, Partition
+from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, next_step
+from resurge.protocols.recovery import Facts, Phase
+
+SHARE_OF_LATENCY = 0.15
+FLIGHT_INTERVALS = 1.6
+PRESSING = 4
+LEAST_EPOCHS_PER_STEP = 2
+"""One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
+
+
+@dataclass(frozen=True)
+class Tempo:
+    """What a driver knows of time: how often epochs are due, what they and the jobs of steps usually take.
+
+    `usual_s` is what epochs take now, `normal_s` what they took when every partition was live. `unit_s` is how long a full node works for one epoch, `is_concurrent` whether a step can run while live epochs go on (where
+    jobs can, and as long as it gains on them), `taken` how many epochs steps have taken since the last live epoch.
+    """
+
+    interval_s: float
+    usual_s: float
+    normal_s: float
+    overhead_s: float
+    unit_s: float
+    is_concurrent: bool
+    taken: int = 0
+
+    @property
+    def patience_s(self) -> float:
+        """By how much a live epoch may be late without its readers noticing: rows wait for half an interval, then for its job.
+
+        While much is down, epochs are shorter than readers are used to.
+        """
+        known_s = max(self.usual_s, self.normal_s)
+        return known_s - self.usual_s + SHARE_OF_LATENCY * (self.interval_s / 2 + known_s)
+
+
+@dataclass(frozen=True)
+class StepChoice:
+    """Which step is next, given what is known now; `shadows` are the cursors of those that exist."""
+
+    facts: Facts
+    coverage: Coverage
+    shadows: Mapping[Partition, int]
+    tempo: Tempo
+
+    @cached_property
+    def whole(self) -> CatchUp | None:
+        """As much as one step can take; None if nobody is behind."""
+        return self._next(MOST_EPOCHS_PER_STEP)
+
+    @cached_property
+    def is_pressing(self) -> bool:
+        """Whether live epochs wait for steps."""
+        return is_pressing(self.facts)
+
+    def is_aloft(self, budget_s: float | None) -> bool:
+        """Whether steps run while live epochs go on, rather than until the next one is due; None is all the time there is."""
+        return self.tempo.is_concurrent and budget_s is not None and not self.is_pressing
+
+    def aloft(self, budget_s: float) -> CatchUp | None:
+        """The step that runs while live epochs go on, unless the next of these can take it as quickly."""
+        if self.whole is None:
+            return None
+        left = nearly_there(self.facts, self.whole)
+        if left and self.tempo.overhead_s + left * self.epoch_s(self.whole) > budget_s:
+            return None
+        more = epochs_aloft(self.facts, self.whole, self.tempo)
+        return self._next(LEAST_EPOCHS_PER_STEP, more) or self.whole
+
+    def between(self, budget_s: float | None) -> CatchUp | None:
+        """The step that ends before the next live epoch is due, or hardly later."""
+        if self.whole is None or budget_s is None or self.is_pressing:
+            return self.whole
+        least = max(0, LEAST_EPOCHS_PER_STEP - self.tempo.taken)
+        limit_s = budget_s + self.tempo.patience_s
+        return self._at_most(epochs_per_step(limit_s, self.tempo.overhead_s, self.epoch_s(self.whole), least))
+
+    def beside(self) -> CatchUp | None:
+        """The step that is taken in one job with the next live epoch."""
+        facts, tempo, step = self.facts, self.tempo, self.whole
+        if step is None:
+            return None
+        if self.is_pressing:
+            # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
+            return step if facts.head in step.cursors().values() else None
+        if tempo.is_concurrent:
+            return self._at_most(nearly_there(facts, step))
+        if has_room(tempo, self.epoch_s(step)):
+            return None
+        return self._at_most(epochs_beside(facts, step, tempo.patience_s / (tempo.unit_s or 1.0)))
+
+    def epoch_s(self, step: CatchUp) -> float:
+        """How long the busiest node works for one epoch of a step."""
+        return self.tempo.unit_s * max(loads(self.facts, (*step.partitions, *step.shadows)).values(), default=0.0)
+
+    def _at_most(self, epochs: int) -> CatchUp | None:
+        return self._next(epochs) if epochs else None
+
+    def _next(self, most_epochs: int, more_epochs: Mapping[Partition, int] | None = None) -> CatchUp | None:
+        return next_step(self.facts, self.coverage, self.shadows, most_epochs, more_epochs)
+
+
+def loads(facts: Facts, partitions: Iterable[Partition]) -> dict[NodeId, float]:
+    """What partitions take of their nodes, as parts of the nodes' capacity."""
+    used: dict[NodeId, float] = {}
+    for partition in partitions:
+        node = facts.standing[partition].node
+        if node is not None and facts.capacity.get(node):
+            used[node] = used.get(node, 0.0) + facts.costs.get(partition, 0.0) / facts.capacity[node]
+    return used
+
+
+def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
+    """How many epochs of a step fit into one job with a live epoch, which may take longer by a part of a node's capacity.
+
+    Nodes that are less busy than the busiest have time while that one works.
+    """
+    live = loads(facts, facts.live)
+    longest = max(live.values(), default=0.0) + spare
+    each = loads(facts, (*step.partitions, *step.shadows))
+    fitting = min(((longest - live.get(node, 0.0)) / used for node, used in each.items() if used > 0), default=float("inf"))
+    return int(min(fitting + 1e-9, MOST_EPOCHS_PER_STEP))
+
+
+def is_pressing(facts: Facts) -> bool:
+    """Whether those who are on their way back are worth so much more than those who are live that live epochs wait for steps."""
+    up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+    live = facts.live
+    back = [need for need in facts.graph.queries.values() if need.partitions <= up]
+    working = sum(need.priority for need in back if need.partitions <= live)
+    return sum(need.priority for need in back) - working > PRESSING * working
+
+
+def has_room(tempo: Tempo, epoch_s: float) -> bool:
+    """Whether steps of their own fit between two live epochs; if so, these need not carry any."""
+    left_s = tempo.interval_s - tempo.usual_s + tempo.patience_s
+    return left_s >= tempo.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
+
+
+def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo) -> dict[Partition, int]:
+    """How many epochs each may take in a step that runs while live epochs go on.
+
+    A node without live partitions has its whole time for it; where there are some, their tasks wait for it.
+    """
+    live = loads(facts, facts.live)
+    each = loads(facts, (*step.partitions, *step.shadows))
+    room_s = {node: tempo.patience_s if live.get(node) else FLIGHT_INTERVALS * tempo.interval_s for node in each}
+    fitting = {node: room_s[node] / max(used * tempo.unit_s, 1e-9) for node, used in each.items()}
+    return {
+        partition: max(LEAST_EPOCHS_PER_STEP, int(min(fitting.get(node, 0.0), MOST_EPOCHS_PER_STEP)))
+        for partition in step.partitions
+        if (node := facts.standing[partition].node) is not None
+    }
+
+
+def nearly_there(facts: Facts, step: CatchUp) -> int:
+    """How many epochs those who are nearest have to go, if that is so little that the next live epoch can take it; else 0.
+
+    What catches up beside live epochs is one behind whenever it ends, so that the last stretch is taken together.
+    """
+    left = min((facts.head - taken.start + 1 for taken in step.partitions.values()), default=0)
+    return left if left <= LEAST_EPOCHS_PER_STEP else 0
+
+
+def smoothed_overhead_s(known_s: float | None, took_s: float, step: CatchUp, epoch_s: float) -> float:
+    """What steps take beside the work that their partitions are known to cost, after one more step."""
+    newest_s = max(0.0, took_s - step.longest * epoch_s)
+    return newest_s if known_s is None else (known_s + newest_s) / 2
+
+
+def epochs_per_step(budget_s: float, overhead_s: float, epoch_s: float, least: int = LEAST_EPOCHS_PER_STEP) -> int:
+    """How many epochs a step may take: as many as fit into the time, but at least so many.
+
+    >>> epochs_per_step(2.0, 1.0, 0.2), epochs_per_step(0.1, 1.0, 0.2), epochs_per_step(9.0, 1.0, 0.2)
+    (5, 2, 16)
+    """
+    return max(least, min(MOST_EPOCHS_PER_STEP, int((budget_s - overhead_s) / max(epoch_s, 1e-3) + 1e-9)))
+
+
+def is_void(step: CatchUp, nodes: Collection[NodeId], before: Facts, now: Facts) -> bool:
+    """Whether a partition of a step that ran meanwhile, or one of its nodes, has been lost since it was begun."""
+    moved = any(now.standing[partition] != before.standing[partition] for partition in step.partitions)
+    return moved or not now.capacity.keys() >= set(nodes)
+
+
+def is_losing(step: CatchUp, before: Facts, now: Facts) -> bool:
+    """Whether live epochs went on as fast as a step that ran meanwhile, so that no such step would ever meet the head."""
+    return step.longest <= now.head - before.head

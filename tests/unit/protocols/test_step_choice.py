@@ -1,0 +1,135 @@
+"""How much is caught up at once, and how."""
+
+from dataclasses import replace
+
+from resurge.protocols.catch_up import next_step
+from resurge.protocols.recovery import Facts
+from resurge.protocols.step_choice import (
+    StepChoice,
+    Tempo,
+    epochs_beside,
+    epochs_per_step,
+    has_room,
+    is_losing,
+    is_void,
+    smoothed_overhead_s,
+)
+from tests.unit.protocols.test_catch_up import after, lost_and_scheduled
+from tests.unit.protocols.test_recovery import N4, A, B, C, whole
+
+QUIET = Tempo(interval_s=5.0, usual_s=1.0, normal_s=1.0, overhead_s=1.0, unit_s=1.0, is_concurrent=True)
+ALONE = replace(QUIET, is_concurrent=False)
+
+
+def behind(epochs: int, cost: float = 0.25) -> Facts:
+    """b is back on another node and has as many epochs to go as there were since the checkpoint of epoch 5."""
+    facts = lost_and_scheduled(after(5 + epochs))
+    capacity = {N4: 1.0, **dict.fromkeys(whole().capacity, 1.0)}
+    return replace(facts, capacity=capacity, costs={A: 0.5, B: cost, C: 0.0})
+
+
+def choice(facts: Facts, tempo: Tempo) -> StepChoice:
+    return StepChoice(facts, {(A, B): frozenset(range(6, facts.head + 1))}, {}, tempo)
+
+
+def test_steps_always_gain_on_the_head() -> None:
+    """One live epoch passes between two steps, so even without any time left a step takes two, unless others took them."""
+    assert epochs_per_step(0.0, 5.0, 0.1) == 2
+    assert epochs_per_step(0.0, 5.0, 0.1, least=0) == 0
+    assert epochs_per_step(100.0, 1.0, 0.1) == 16
+
+
+def test_nodes_that_are_less_busy_catch_up_while_the_busiest_works() -> None:
+    """a fills half of its node in each epoch; b alone on another has time for two epochs, and with some patience for three."""
+    facts = behind(3)
+    step = choice(facts, ALONE).whole
+    assert step is not None
+    assert (epochs_beside(facts, step, 0.0), epochs_beside(facts, step, 0.25)) == (2, 3)
+
+
+def test_live_epochs_carry_steps_only_where_there_is_no_room_between_them() -> None:
+    """Two epochs of a second and an overhead of one need three seconds, some of which readers do not notice."""
+    assert has_room(replace(ALONE, usual_s=2.6), 1.0)
+    assert not has_room(replace(ALONE, usual_s=3.0), 1.0)
+
+
+def test_what_is_far_behind_catches_up_while_live_epochs_go_on() -> None:
+    """b has a node to itself, so that its whole time is taken; no live epoch carries anything."""
+    asked = choice(behind(9), QUIET)
+    assert asked.is_aloft(1.0)
+    step = asked.aloft(1.0)
+    assert step is not None
+    assert step.partitions == {B: range(6, 15)}
+    assert asked.beside() is None
+
+
+def test_the_last_stretch_is_taken_with_a_live_epoch() -> None:
+    """Two epochs are left: no flight is worth it unless it lands before the next epoch is due."""
+    asked = choice(behind(2), QUIET)
+    assert asked.aloft(1.0) is None
+    beside = asked.beside()
+    assert beside is not None
+    assert beside.partitions == {B: range(6, 8)}
+    assert asked.aloft(3.0) is not None
+
+
+def test_where_jobs_run_one_by_one_steps_fit_between_two_epochs() -> None:
+    """Four seconds, less one of overhead, at a quarter of a second an epoch; hardly any time still takes two."""
+    asked = choice(behind(16), ALONE)
+    assert not asked.is_aloft(4.0)
+    steps = [asked.between(4.0), asked.between(0.0), asked.between(None)]
+    assert [step.longest for step in steps if step is not None] == [14, 2, 16]
+
+
+def test_live_epochs_wait_when_hardly_anything_is_live() -> None:
+    """Everything of worth is on its way back: steps take all they can, whatever the time, and the last one joins the epoch."""
+    facts = behind(3)
+    worth = {name: replace(need, priority=100 if B in need.partitions else 1) for name, need in facts.graph.queries.items()}
+    facts = replace(facts, graph=replace(facts.graph, queries=worth))
+    asked = choice(facts, QUIET)
+    assert asked.is_pressing
+    assert not asked.is_aloft(0.1)
+    assert asked.between(0.1) == asked.whole
+    assert asked.beside() == asked.whole
+
+
+def test_nobody_behind_is_no_step() -> None:
+    """All live."""
+    asked = choice(after(8), QUIET)
+    assert (asked.whole, asked.aloft(9.0), asked.between(9.0), asked.beside()) == (None, None, None, None)
+
+
+def test_a_step_is_void_once_its_partition_or_node_is_gone() -> None:
+    """Nothing of it may be committed then."""
+    before = behind(3)
+    step = next_step(before, {(A, B): frozenset(range(6, 9))}, {})
+    assert step is not None
+    assert not is_void(step, [N4], before, before)
+    gone = replace(before, capacity={node: value for node, value in before.capacity.items() if node != N4})
+    assert is_void(step, [N4], before, gone)
+    moved = replace(before, standing={**before.standing, B: replace(before.standing[B], cursor=7)})
+    assert is_void(step, [N4], before, moved)
+
+
+def test_a_step_that_live_epochs_outran_is_losing() -> None:
+    """It took three epochs: while two passed it came nearer, while three passed it did not."""
+    before = behind(3)
+    step = choice(before, QUIET).whole
+    assert step is not None
+    assert not is_losing(step, before, replace(before, head=before.head + 2))
+    assert is_losing(step, before, replace(before, head=before.head + 3))
+
+
+def test_what_a_step_takes_beside_its_work_is_smoothed() -> None:
+    """Three epochs of half a second took two seconds: half a second of overhead, and half of what was thought before."""
+    step = choice(behind(3), QUIET).whole
+    assert step is not None
+    assert smoothed_overhead_s(None, 2.0, step, 0.5) == 0.5
+    assert smoothed_overhead_s(1.5, 2.0, step, 0.5) == 1.0
+
+
+def test_readers_are_patient_up_to_what_they_were_used_to() -> None:
+    """Epochs of one second that took three before the failure may wait for two seconds, and for a part of their latency more."""
+    used = replace(QUIET, usual_s=1.0, normal_s=3.0)
+    assert used.patience_s == 2.0 + 0.15 * (2.5 + 3.0)
+    assert replace(used, usual_s=4.0).patience_s == 0.15 * (2.5 + 4.0)

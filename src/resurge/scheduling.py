@@ -59,6 +59,7 @@ def schedule(facts: Facts, strategy: Strategy) -> Facts:
     if not strategy.heeds_capacity:
         return _everything(facts)
     planned = _what_fits(facts, strategy)
+    # What does not fit does not slow down what does.
     is_complete = len(facts.capacity) >= strategy.nodes_wanted and not planned.of_phase(Phase.CATCHING_UP)
     if strategy.overfills_at_last and is_complete and planned.of_phase(Phase.DOWN, Phase.STALLED):
         # Every node is there again and no other is expected: what was measured to be too much ran on these nodes before.

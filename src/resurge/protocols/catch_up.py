@@ -52,12 +52,13 @@ def next_step(
     shadows: Mapping[Partition, int],
     most_epochs: int = MOST_EPOCHS_PER_STEP,
     more_epochs: Mapping[Partition, int] | None = None,
+    among: Collection[Partition] | None = None,
 ) -> CatchUp | None:
-    """The next step, or None if nobody is behind: everyone takes at most so many epochs, and some may take more.
+    """The next step, or None if nobody is behind: everyone (or some) takes at most so many epochs, and some may take more.
 
     `shadows` are the cursors of those that exist.
     """
-    catching = [p for p in facts.of_phase(Phase.CATCHING_UP) if facts.standing[p].cursor < facts.head]
+    catching = [p for p in behind(facts) if among is None or p in among]
     if not catching:
         return None
     until = shadows_needed(facts, coverage, frozenset(catching))
@@ -89,6 +90,11 @@ def next_step(
         dict(_from_buffers(facts, partitions, until)),
         frozenset(kept),
     )
+
+
+def behind(facts: Facts) -> list[Partition]:
+    """Those that catch up and have epochs left to take."""
+    return [p for p in facts.of_phase(Phase.CATCHING_UP) if facts.standing[p].cursor < facts.head]
 
 
 def _after(cursor: int, last: int, most_epochs: int) -> range:

@@ -4,23 +4,41 @@ A driver, real or simulated, says what it knows; which step is taken is decided 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from resurge.model.names import NodeId, Partition
-from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, next_step
+from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, behind, next_step
 from resurge.protocols.recovery import Facts, Phase
 
 SHARE_OF_LATENCY = 0.15
 FLIGHT_INTERVALS = 1.6
 PRESSING = 4
+LONG_STEP = 4
+FACTORS = (0.25, 4.0)
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
 
 @dataclass(frozen=True)
+class StepCost:
+    """What steps were seen to take: once for each job, and for each epoch as a multiple of what its partitions cost when live."""
+
+    overhead_s: float
+    factor: float = 1.0
+
+    def after(self, took_s: float, epochs: int, work_s: float) -> "StepCost":
+        """What is known after one more step, each of whose epochs cost so much when live: short ones tell of the overhead."""
+        error_s = took_s - self.overhead_s - self.factor * epochs * work_s
+        if epochs < LONG_STEP or work_s <= 0:
+            return replace(self, overhead_s=max(0.0, self.overhead_s + error_s / 2))
+        least, most = FACTORS
+        return replace(self, factor=min(most, max(least, self.factor + error_s / 2 / (epochs * work_s))))
+
+
+@dataclass(frozen=True)
 class Tempo:
-    """What a driver knows of time: how often epochs are due, what they and the jobs of steps usually take.
+    """What a driver knows of time: how often epochs are due, what they and steps usually take.
 
     `usual_s` is what epochs take now, `normal_s` what they took when every partition was live. `unit_s` is how long a full node works for one epoch, `is_concurrent` whether a step can run while live epochs go on (where
     jobs can, and as long as it gains on them), `taken` how many epochs steps have taken since the last live epoch.
@@ -29,7 +47,7 @@ class Tempo:
     interval_s: float
     usual_s: float
     normal_s: float
-    overhead_s: float
+    cost: StepCost
     unit_s: float
     is_concurrent: bool
     taken: int = 0
@@ -46,12 +64,16 @@ class Tempo:
 
 @dataclass(frozen=True)
 class StepChoice:
-    """Which step is next, given what is known now; `shadows` are the cursors of those that exist."""
+    """Which step is next, given what is known now.
+
+    `shadows` are the cursors of those that exist, `flying` the partitions of a step that is under way.
+    """
 
     facts: Facts
     coverage: Coverage
     shadows: Mapping[Partition, int]
     tempo: Tempo
+    flying: frozenset[Partition] = frozenset()
 
     @cached_property
     def whole(self) -> CatchUp | None:
@@ -67,15 +89,31 @@ class StepChoice:
         """Whether steps run while live epochs go on, rather than until the next one is due; None is all the time there is."""
         return self.tempo.is_concurrent and budget_s is not None and not self.is_pressing
 
+    @cached_property
+    def last_stretch(self) -> CatchUp | None:
+        """The step that brings those to the head who have hardly anything left and are in nobody's way."""
+        near = nearly_there(self.facts, self.flying)
+        step = self._next(LEAST_EPOCHS_PER_STEP, among=near) if near else None
+        return step if step is not None and set(step.cursors().values()) == {self.facts.head} else None
+
     def aloft(self, budget_s: float) -> CatchUp | None:
-        """The step that runs while live epochs go on, unless the next of these can take it as quickly."""
-        if self.whole is None:
+        """The step that runs while live epochs go on.
+
+        Who is nearly there gets there before the next of these if there is time, and else with it; the others do not wait.
+        """
+        near = self.last_stretch
+        among = frozenset(behind(self.facts))
+        if near is not None:
+            if self.tempo.cost.overhead_s + near.longest * self.epoch_s(near) <= budget_s:
+                return near
+            # Two jobs at a time must not lead the same shadows on.
+            among = frozenset() if near.shadows else among - near.partitions.keys()
+        step = self._next(MOST_EPOCHS_PER_STEP, among=among)
+        if step is None:
             return None
-        left = nearly_there(self.facts, self.whole)
-        if left and self.tempo.overhead_s + left * self.epoch_s(self.whole) > budget_s:
-            return None
-        more = epochs_aloft(self.facts, self.whole, self.tempo)
-        return self._next(LEAST_EPOCHS_PER_STEP, more) or self.whole
+        more = epochs_aloft(self.facts, step, self.tempo, budget_s)
+        step = self._next(LEAST_EPOCHS_PER_STEP, more, among)
+        return step if step is not None and step.longest else None
 
     def between(self, budget_s: float | None) -> CatchUp | None:
         """The step that ends before the next live epoch is due, or hardly later."""
@@ -83,31 +121,43 @@ class StepChoice:
             return self.whole
         least = max(0, LEAST_EPOCHS_PER_STEP - self.tempo.taken)
         limit_s = budget_s + self.tempo.patience_s
-        return self._at_most(epochs_per_step(limit_s, self.tempo.overhead_s, self.epoch_s(self.whole), least))
+        return self._at_most(epochs_per_step(limit_s, self.tempo.cost.overhead_s, self.epoch_s(self.whole), least))
 
     def beside(self) -> CatchUp | None:
         """The step that is taken in one job with the next live epoch."""
         facts, tempo, step = self.facts, self.tempo, self.whole
         if step is None:
             return None
+        if self.is_pressing and self.flying:
+            return None
         if self.is_pressing:
             # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
             return step if facts.head in step.cursors().values() else None
-        if tempo.is_concurrent:
-            return self._at_most(nearly_there(facts, step))
+        if tempo.is_concurrent or self.flying:
+            near = self.last_stretch
+            return None if near is None or (self.flying and near.shadows) else near
         if has_room(tempo, self.epoch_s(step)):
             return None
         return self._at_most(epochs_beside(facts, step, tempo.patience_s / (tempo.unit_s or 1.0)))
 
     def epoch_s(self, step: CatchUp) -> float:
-        """How long the busiest node works for one epoch of a step."""
+        """How long a step works for each of its epochs."""
+        return self.tempo.cost.factor * self.work_s(step)
+
+    def work_s(self, step: CatchUp) -> float:
+        """How long the busiest node of a step would work for one epoch, were it live."""
         return self.tempo.unit_s * max(loads(self.facts, (*step.partitions, *step.shadows)).values(), default=0.0)
 
     def _at_most(self, epochs: int) -> CatchUp | None:
         return self._next(epochs) if epochs else None
 
-    def _next(self, most_epochs: int, more_epochs: Mapping[Partition, int] | None = None) -> CatchUp | None:
-        return next_step(self.facts, self.coverage, self.shadows, most_epochs, more_epochs)
+    def _next(
+        self,
+        most_epochs: int,
+        more_epochs: Mapping[Partition, int] | None = None,
+        among: Collection[Partition] | None = None,
+    ) -> CatchUp | None:
+        return next_step(self.facts, self.coverage, self.shadows, most_epochs, more_epochs, among)
 
 
 def loads(facts: Facts, partitions: Iterable[Partition]) -> dict[NodeId, float]:
@@ -144,18 +194,19 @@ def is_pressing(facts: Facts) -> bool:
 def has_room(tempo: Tempo, epoch_s: float) -> bool:
     """Whether steps of their own fit between two live epochs; if so, these need not carry any."""
     left_s = tempo.interval_s - tempo.usual_s + tempo.patience_s
-    return left_s >= tempo.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
+    return left_s >= tempo.cost.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
 
 
-def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo) -> dict[Partition, int]:
+def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo, budget_s: float) -> dict[Partition, int]:
     """How many epochs each may take in a step that runs while live epochs go on.
 
-    A node without live partitions has its whole time for it; where there are some, their tasks wait for it.
+    A node without live partitions has its whole time for it; where there are some, the tasks of the next live epoch, which is
+    due after the budget, may have to wait for it.
     """
     live = loads(facts, facts.live)
     each = loads(facts, (*step.partitions, *step.shadows))
-    room_s = {node: tempo.patience_s if live.get(node) else FLIGHT_INTERVALS * tempo.interval_s for node in each}
-    fitting = {node: room_s[node] / max(used * tempo.unit_s, 1e-9) for node, used in each.items()}
+    room_s = {node: budget_s + tempo.patience_s if live.get(node) else FLIGHT_INTERVALS * tempo.interval_s for node in each}
+    fitting = {node: room_s[node] / max(used * tempo.unit_s * tempo.cost.factor, 1e-9) for node, used in each.items()}
     return {
         partition: max(LEAST_EPOCHS_PER_STEP, int(min(fitting.get(node, 0.0), MOST_EPOCHS_PER_STEP)))
         for partition in step.partitions
@@ -163,19 +214,21 @@ def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo) -> dict[Partition, i
     }
 
 
-def nearly_there(facts: Facts, step: CatchUp) -> int:
-    """How many epochs those who are nearest have to go, if that is so little that the next live epoch can take it; else 0.
+def nearly_there(facts: Facts, flying: Collection[Partition]) -> frozenset[Partition]:
+    """Those who have so little left that a live epoch can take it with its own work.
 
-    What catches up beside live epochs is one behind whenever it ends, so that the last stretch is taken together.
+    What catches up beside live epochs is one behind whenever it ends, so that the last stretch is taken together. Not by those
+    whose node works for others that are farther behind, nor below these: live epochs would wait for them.
     """
-    left = min((facts.head - taken.start + 1 for taken in step.partitions.values()), default=0)
-    return left if left <= LEAST_EPOCHS_PER_STEP else 0
-
-
-def smoothed_overhead_s(known_s: float | None, took_s: float, step: CatchUp, epoch_s: float) -> float:
-    """What steps take beside the work that their partitions are known to cost, after one more step."""
-    newest_s = max(0.0, took_s - step.longest * epoch_s)
-    return newest_s if known_s is None else (known_s + newest_s) / 2
+    waiting = [p for p in behind(facts) if p not in flying]
+    near = {p for p in waiting if facts.head - facts.standing[p].cursor <= LEAST_EPOCHS_PER_STEP}
+    above = {p: [other for other in facts.graph.upstream[p] if facts.standing[other].phase is not Phase.LIVE] for p in near}
+    is_settled = False
+    while not is_settled:
+        busy = {facts.standing[p].node for p in (*flying, *waiting) if p not in near}
+        left = {p for p in near if facts.standing[p].node not in busy and near.issuperset(above[p])}
+        is_settled, near = left == near, left
+    return frozenset(near)
 
 
 def epochs_per_step(budget_s: float, overhead_s: float, epoch_s: float, least: int = LEAST_EPOCHS_PER_STEP) -> int:

@@ -10,7 +10,7 @@ from resurge.model.names import NodeId
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.step_choice import StepChoice, Tempo, is_losing, is_void, smoothed_overhead_s
+from resurge.protocols.step_choice import StepChoice, StepCost, Tempo, is_losing, is_void
 from resurge.simulator.journal import Commit
 from resurge.simulator.world import Job, Shown, Task
 
@@ -50,7 +50,7 @@ class CatchingUp:
 
     def __init__(self, driver: "Driver") -> None:
         self.driver = driver
-        self.overhead_s = driver.timing.job_overhead_s
+        self.cost = StepCost(driver.timing.job_overhead_s)
         self.taken = 0
         self.flight: Flight | None = None
         self.is_losing = False
@@ -61,16 +61,17 @@ class CatchingUp:
         is_concurrent = driver.options.is_concurrent and not self.is_losing
         unit_s = timing.interval_s * timing.headroom
         pace = driver.pace
-        tempo = Tempo(timing.interval_s, pace.took_s, pace.normal_s, self.overhead_s, unit_s, is_concurrent, self.taken)
+        tempo = Tempo(timing.interval_s, pace.took_s, pace.normal_s, self.cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: shadow.cursor for partition, shadow in driver.shadows.items()}
-        return StepChoice(driver.facts, driver.buffers.coverage(), shadows, tempo)
+        flying = frozenset(self.flight.step.partitions if self.flight else ())
+        return StepChoice(driver.facts, driver.buffers.coverage(), shadows, tempo, flying)
 
     def is_waited_for(self) -> bool:
         """Whether the next live epoch waits until what is behind has come nearer."""
         if not self.driver.catching_up():
             return False
         choice = self.choice()
-        return choice.is_pressing and (self.flight is not None or choice.beside() is None)
+        return choice.is_pressing and choice.beside() is None
 
     def step(self, budget_s: float | None = None) -> Steps:
         """One bounded step for the partitions that are behind; False if there is no time for one now, or one is under way."""
@@ -102,6 +103,13 @@ class CatchingUp:
         self.taken += taken[0].longest
         self.commit(taken[0], shown, self.driver.env.now - began_s)
         return True
+
+    def go_on(self) -> None:
+        """Let a step begin with a live epoch, if none is under way."""
+        if self.flight is None and self.driver.catching_up():
+            choice = self.choice()
+            if choice.is_aloft(0.0):
+                self._launch(choice.aloft(0.0))
 
     def _launch(self, step: CatchUp | None) -> None:
         """Begin a step that runs while live epochs go on."""
@@ -144,7 +152,7 @@ class CatchingUp:
         choice = self.choice()
         if choice.whole is None:
             self.driver.stand(recovery.advanced(self.driver.facts, {}))
-        step = choice.beside() if self.flight is None else None
+        step = choice.beside()
         self.taken = 0 if step is None else step.longest
         return step
 
@@ -172,7 +180,7 @@ class CatchingUp:
     def commit(self, step: CatchUp, shown: Shown, took_s: float, *, is_midway: bool = False) -> None:
         before = self.driver.facts
         if not is_midway:
-            self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self.choice().epoch_s(step))
+            self.cost = self.cost.after(took_s, step.longest, self.choice().work_s(step))
         cursors = step.cursors()
         if shown.parts:
             self.driver.journal.commit(Commit(step.epochs[-1], cursors, shown.parts))

@@ -129,6 +129,7 @@ class Driver:
         while self.behind.is_waited_for():
             yield from self.behind.step()
             self.observe()
+        self.behind.go_on()
         if self.journal.pending is None:
             start_s = self._reached_s()
             limit = row_limit(self.pace, self.timing.interval_s, self.timing.max_rows_per_epoch)

@@ -33,6 +33,7 @@ class Study:
     load: float = 0.8
     headroom: float = 0.25
     longest: float = 1.1
+    fixed_share: float = 0.45
     job_overhead_s: float = 0.3
     node_overhead_s: float = 0.09
     detection_s: float = 0.8
@@ -84,6 +85,7 @@ def staged(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -
         node_overhead_s=study.node_overhead_s if nodes <= MOST_NODES_CHECKED else 0.0,
         detection_s=study.detection_s,
         warm_up_s=study.warm_up_s,
+        fixed_share=study.fixed_share,
         max_rows_per_epoch=round(study.longest * study.interval_s * Timing.rows_per_s),
     )
     return Scenario(

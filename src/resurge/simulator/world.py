@@ -16,7 +16,10 @@ Pair = tuple[Partition, Partition]
 
 @dataclass(frozen=True)
 class Timing:
-    """How long things take, in seconds of virtual time."""
+    """How long things take, in seconds of virtual time.
+
+    `fixed_share` is the part of an epoch's usual work that a task does once per job, however much input the job takes.
+    """
 
     interval_s: float = 1.0
     job_overhead_s: float = 0.05
@@ -30,6 +33,7 @@ class Timing:
     headroom: float = 0.8
     rows_per_s: float = 1000.0
     max_rows_per_epoch: int | None = None
+    fixed_share: float = 0.0
 
 
 @dataclass
@@ -210,14 +214,14 @@ class World:
     def duration_s(self, job: Job, spans_s: Mapping[int, float]) -> tuple[float, float]:
         """How long a job takes, and how much of that is restoring: on each level the slowest node decides."""
         all_spans_s = sum(spans_s[epoch] for epoch in job.epochs)
-        reading = self.workload.reading_cost * all_spans_s / max(1, len(job.nodes))
+        reading = self.workload.reading_cost * self._worked_s(all_spans_s) / max(1, len(job.nodes))
         work_s: dict[int, dict[NodeId, float]] = {0: dict.fromkeys(job.nodes, reading)}
         restore_bytes: dict[NodeId, float] = {}
         for task in job.tasks:
             everything = task.cursor < job.epochs[0] and task.until >= job.epochs[-1]
             span_s = all_spans_s if everything else sum(spans_s[epoch] for epoch in job.epochs if task.takes(epoch))
             level = work_s.setdefault(self.workload.levels[task.partition], {})
-            level[task.node] = level.get(task.node, 0.0) + self.workload.costs[task.partition] * span_s
+            level[task.node] = level.get(task.node, 0.0) + self.workload.costs[task.partition] * self._worked_s(span_s)
             if task.begins_anew:
                 restore_bytes[task.node] = restore_bytes.get(task.node, 0.0) + self.workload.state_bytes(task.partition)
         slowest_s = sum(max(self._seconds(node, cpu_s) for node, cpu_s in level.items()) for level in work_s.values() if level)
@@ -225,6 +229,11 @@ class World:
         saving_s = self.timing.checkpoint_s if job.is_checkpoint else 0.0
         overhead_s = self.timing.job_overhead_s + self.timing.node_overhead_s * len(job.nodes)
         return overhead_s + slowest_s + restore_s + saving_s, restore_s
+
+    def _worked_s(self, span_s: float) -> float:
+        """The input that a task works as long for as if each second of it cost the same."""
+        fixed = self.timing.fixed_share
+        return fixed * self.timing.interval_s + (1 - fixed) * span_s if span_s else 0.0
 
     def _seconds(self, node: NodeId, cpu_s: float) -> float:
         return cpu_s * self.timing.headroom / self.nodes[node].capacity

@@ -6,18 +6,18 @@ from resurge.protocols.catch_up import next_step
 from resurge.protocols.recovery import Facts
 from resurge.protocols.step_choice import (
     StepChoice,
+    StepCost,
     Tempo,
     epochs_beside,
     epochs_per_step,
     has_room,
     is_losing,
     is_void,
-    smoothed_overhead_s,
 )
 from tests.unit.protocols.test_catch_up import after, lost_and_scheduled
 from tests.unit.protocols.test_recovery import N4, A, B, C, whole
 
-QUIET = Tempo(interval_s=5.0, usual_s=1.0, normal_s=1.0, overhead_s=1.0, unit_s=1.0, is_concurrent=True)
+QUIET = Tempo(interval_s=5.0, usual_s=1.0, normal_s=1.0, cost=StepCost(1.0), unit_s=1.0, is_concurrent=True)
 ALONE = replace(QUIET, is_concurrent=False)
 
 
@@ -120,12 +120,21 @@ def test_a_step_that_live_epochs_outran_is_losing() -> None:
     assert is_losing(step, before, replace(before, head=before.head + 3))
 
 
-def test_what_a_step_takes_beside_its_work_is_smoothed() -> None:
-    """Three epochs of half a second took two seconds: half a second of overhead, and half of what was thought before."""
-    step = choice(behind(3), QUIET).whole
-    assert step is not None
-    assert smoothed_overhead_s(None, 2.0, step, 0.5) == 0.5
-    assert smoothed_overhead_s(1.5, 2.0, step, 0.5) == 1.0
+def test_short_steps_tell_of_the_overhead_and_long_ones_of_the_work() -> None:
+    """Two epochs of half a second took two seconds, a second more than was thought; ten took half of what was thought."""
+    assert StepCost(0.0).after(2.0, 2, 0.5) == StepCost(0.5)
+    assert StepCost(1.0).after(3.5, 10, 0.5) == StepCost(1.0, 0.75)
+    assert StepCost(0.0, 0.3).after(0.0, 10, 0.5).factor == 0.25
+
+
+def test_epochs_that_cost_less_when_many_are_taken_let_steps_be_longer() -> None:
+    """The next live epoch is due in a second, and b shares its node with a live partition."""
+    facts = behind(16)
+    standing = {**facts.standing, B: replace(facts.standing[B], node=facts.standing[A].node)}
+    facts = replace(facts, standing=standing)
+    learnt = replace(QUIET, cost=StepCost(1.0, 0.5))
+    steps = [choice(facts, tempo).aloft(budget_s) for tempo, budget_s in ((QUIET, 1.0), (learnt, 1.0), (learnt, 2.0))]
+    assert [step.longest for step in steps if step is not None] == [6, 12, 16]
 
 
 def test_readers_are_patient_up_to_what_they_were_used_to() -> None:

@@ -11,7 +11,7 @@ from resurge.model.names import NodeId
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.step_choice import StepChoice, Tempo, is_losing, is_void, smoothed_overhead_s
+from resurge.protocols.step_choice import StepChoice, StepCost, Tempo, is_losing, is_void
 from resurge.runtime.driver.failures import raise_failure
 from resurge.runtime.driver.job_plans import Work, buffered_groups, catch_up_work, joined, live_work
 from resurge.runtime.driver.outputs import without_rows
@@ -58,7 +58,7 @@ class CatchingUp:
     """Lets the partitions that are behind take past epochs."""
 
     engine: "Engine"
-    overhead_s: float | None = None
+    cost: StepCost | None = None
     replays: int = 0
     taken: int = 0
     flight: Flight | None = None
@@ -67,20 +67,21 @@ class CatchingUp:
     def choice(self) -> StepChoice:
         """What can be done next, as far as is known now."""
         engine, options = self.engine, self.engine.options
-        overhead_s = engine.attempt_s / 2 if self.overhead_s is None else self.overhead_s
+        cost = self.cost or StepCost(engine.attempt_s / 2)
         is_concurrent = engine.runner.is_concurrent and not self.is_losing
         unit_s = options.interval_s * options.headroom
         pace = engine.pace
-        tempo = Tempo(options.interval_s, pace.took_s, pace.normal_s, overhead_s, unit_s, is_concurrent, self.taken)
+        tempo = Tempo(options.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: version.cursor for partition, version in engine.versions.shadows.items()}
-        return StepChoice(engine.membership.with_costs(engine.facts), engine.versions.coverage(), shadows, tempo)
+        flying = frozenset(self.flight.step.partitions if self.flight else ())
+        return StepChoice(engine.membership.with_costs(engine.facts), engine.versions.coverage(), shadows, tempo, flying)
 
     def is_waited_for(self) -> bool:
         """Whether the next live epoch waits until what is behind has come nearer."""
         if not self.engine.catching_up():
             return False
         choice = self.choice()
-        return choice.is_pressing and (self.flight is not None or choice.beside() is None)
+        return choice.is_pressing and choice.beside() is None
 
     def step(self, budget_s: float | None = None) -> bool:
         """One bounded step, in a job of its own; False if there is no time for one, or if one is under way."""
@@ -114,9 +115,17 @@ class CatchingUp:
         return True
 
     def _commit(self, step: CatchUp, reports: list[SlotReport], took_s: float) -> None:
-        self.overhead_s = smoothed_overhead_s(self.overhead_s, took_s, step, self.choice().epoch_s(step))
+        choice = self.choice()
+        self.cost = choice.tempo.cost.after(took_s, step.longest, choice.work_s(step))
         parts = [part for report in reports for part in report.parts]
         self.commit(step, parts, Took(took_s, restore_s(reports), self.replays, is_joined=False))
+
+    def go_on(self) -> None:
+        """Let a step begin with a live epoch, if none is under way."""
+        if self.flight is None and self.engine.catching_up():
+            choice = self.choice()
+            if choice.is_aloft(0.0):
+                self._launch(choice.aloft(0.0))
 
     def _launch(self, step: CatchUp | None) -> None:
         """Begin a step that runs while live epochs go on."""
@@ -163,7 +172,7 @@ class CatchingUp:
         choice = self.choice()
         if choice.whole is None:
             self.engine.facts = recovery.advanced(self.engine.facts, {})
-        return choice.beside() if self.flight is None else None
+        return choice.beside()
 
     def _undisturbed(self, live: Work) -> frozenset[NodeId] | None:
         """The nodes of a live epoch: not those whose cores are taken by a step that is under way, unless they are needed."""

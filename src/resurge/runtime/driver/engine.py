@@ -170,6 +170,7 @@ class Engine:
         while self.behind.is_waited_for():
             self.catch_up()
             self.observe()
+        self.behind.go_on()
         if self.pending is None:
             pressed_s = self.options.interval_s if self.options.back_pressure else 0.0
             limit = row_limit(self.pace, pressed_s, self.options.max_rows_per_epoch)

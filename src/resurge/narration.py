@@ -17,7 +17,7 @@ def changed(now_s: float, before: Facts, after: Facts) -> Iterator[events.Event]
         yield events.BufferingSwitched(now_s, after.head, after.is_buffering)
     if before.standing is after.standing:
         return
-    was, is_live = before.live_queries(), after.live_queries()
+    was, is_live = before.live_queries, after.live_queries
     if was != is_live:
         yield events.QueriesChanged(now_s, after.head, sorted(was - is_live), sorted(is_live - was))
 
@@ -32,6 +32,6 @@ def planned(now_s: float, before: Facts, after: Facts, took_s: float) -> Iterato
     if not scheduled:
         return
     up = frozenset(after.of_phase(Phase.LIVE, Phase.CATCHING_UP))
-    live = before.live_queries()
+    live = before.live_queries
     queries = sorted(name for name, need in after.graph.queries.items() if name not in live and need.partitions <= up)
     yield events.RecoveryPlanned(now_s, queries, scheduled, took_s)

@@ -67,6 +67,13 @@ def schedule(facts: Facts, strategy: Strategy) -> Facts:
     return planned
 
 
+def is_same_question(now: Facts, before: Facts | None) -> bool:
+    """Whether nothing has changed that a schedule depends on."""
+    if before is None or now.standing is not before.standing:
+        return False
+    return now.capacity == before.capacity and now.costs == before.costs
+
+
 def _everything(facts: Facts) -> Facts:
     """All failed partitions, each on the node with the most capacity left, even where none is."""
     placement = spread(facts.of_phase(Phase.DOWN), facts.costs, _left(facts))

@@ -5,9 +5,11 @@ up, but something upstream is not live: it keeps its state and cursor. A DOWN on
 node and state (its own, or the last global checkpoint's) and takes past epochs until its cursor meets the head.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
@@ -99,9 +101,15 @@ class Facts:
 
     def of_phase(self, *phases: Phase) -> list[Partition]:
         """The partitions in these phases, upstream first."""
+        if sum(self._counts.get(phase, 0) for phase in phases) == 0:
+            return []
         return [partition for partition in self.graph.upstream if self.standing[partition].phase in phases]
 
-    @property
+    @cached_property
+    def _counts(self) -> Mapping[Phase, int]:
+        return Counter(standing.phase for standing in self.standing.values())
+
+    @cached_property
     def live(self) -> frozenset[Partition]:
         """The partitions that take the next epoch."""
         return frozenset(self.of_phase(Phase.LIVE))
@@ -109,7 +117,7 @@ class Facts:
     @property
     def is_whole(self) -> bool:
         """Whether every partition is live."""
-        return all(standing.phase is Phase.LIVE for standing in self.standing.values())
+        return self._counts.get(Phase.LIVE, 0) == len(self.standing)
 
     def free(self) -> dict[NodeId, float]:
         """Capacity that no running partition uses, per node; a stalled one does nothing, and takes up nothing until it resumes."""
@@ -119,10 +127,20 @@ class Facts:
                 left[standing.node] -= self.costs.get(partition, 0.0)
         return {node: max(0.0, value) for node, value in left.items()}
 
+    @cached_property
     def live_queries(self) -> frozenset[str]:
         """The query partitions that produce output."""
-        live = self.live
-        return frozenset(name for name, need in self.graph.queries.items() if need.partitions <= live)
+        return frozenset(self._queries_within(self.live))
+
+    @cached_property
+    def worth(self) -> tuple[float, float]:
+        """The priorities of the query partitions that produce output, and of those that do or are on their way back."""
+        up = frozenset(self.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+        live = sum(self.graph.queries[name].priority for name in self.live_queries)
+        return live, sum(self.graph.queries[name].priority for name in self._queries_within(up))
+
+    def _queries_within(self, partitions: frozenset[Partition]) -> Iterator[str]:
+        return (name for name, need in self.graph.queries.items() if need.partitions <= partitions)
 
 
 def begin(graph: Graph, capacity: Mapping[NodeId, float], placement: Mapping[Partition, NodeId], epoch: int) -> Facts:
@@ -198,7 +216,7 @@ def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iter
         node = placement.get(partition, known.node)
         cursor = known.cursor if node == known.node else facts.checkpoint
         standing[partition] = replace(known.after(Event.SCHEDULED, partition), node=node, cursor=cursor)
-    return replace(facts, standing=standing)
+    return replace(facts, standing=standing) if standing != facts.standing else facts
 
 
 def moved(before: Facts, after: Facts) -> list[Partition]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from resurge.model.names import NodeId, Partition
-from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, behind, next_step
+from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, behind, next_step, shadows_needed
 from resurge.protocols.recovery import Facts, Phase
 
 SHARE_OF_LATENCY = 0.15
 FLIGHT_INTERVALS = 1.6
 PRESSING = 4
 LONG_STEP = 4
+MOST_FLIGHTS = 8
 FACTORS = (0.25, 4.0)
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
@@ -66,7 +67,8 @@ class Tempo:
 class StepChoice:
     """Which step is next, given what is known now.
 
-    `shadows` are the cursors of those that exist, `flying` the partitions of a step that is under way.
+    `shadows` are the cursors of those that exist, `flying` the partitions of the steps that are under way; `has_shadows_aloft`
+    says whether one of these leads shadows on, which no other job may do then.
     """
 
     facts: Facts
@@ -74,6 +76,7 @@ class StepChoice:
     shadows: Mapping[Partition, int]
     tempo: Tempo
     flying: frozenset[Partition] = frozenset()
+    has_shadows_aloft: bool = False
 
     @cached_property
     def whole(self) -> CatchUp | None:
@@ -94,22 +97,54 @@ class StepChoice:
         """The step that brings those to the head who have hardly anything left and are in nobody's way."""
         near = nearly_there(self.facts, self.flying)
         step = self._next(LEAST_EPOCHS_PER_STEP, among=near) if near else None
-        return step if step is not None and set(step.cursors().values()) == {self.facts.head} else None
+        if step is None or set(step.cursors().values()) != {self.facts.head}:
+            return None
+        # Without buffers others would need again what these produce, and a shadow serves all whom it feeds together.
+        are_apart = self.facts.is_buffering and not step.shadows
+        return step if are_apart or step.partitions.keys() >= set(behind(self.facts)) else None
 
-    def aloft(self, budget_s: float) -> CatchUp | None:
-        """The step that runs while live epochs go on.
+    def aloft(self, budget_s: float) -> list[CatchUp]:
+        """The steps that begin now and run while live epochs go on.
 
-        Who is nearly there gets there before the next of these if there is time, and else with it; the others do not wait.
+        Every node goes on at its own pace: what an upstream partition has behind it is in a buffer. Those for whom buffers do
+        not have everything go together. Who is nearly there gets there before the next live epoch if there is time, and else
+        with it.
         """
-        near = self.last_stretch
-        among = frozenset(behind(self.facts))
+        near, steps = self.last_stretch, list[CatchUp | None]()
+        waiting = [partition for partition in behind(self.facts) if partition not in self.flying]
         if near is not None:
-            if self.tempo.cost.overhead_s + near.longest * self.epoch_s(near) <= budget_s:
-                return near
-            # Two jobs at a time must not lead the same shadows on.
-            among = frozenset() if near.shadows else among - near.partitions.keys()
+            waiting = [partition for partition in waiting if partition not in near.partitions]
+            is_soon = self.tempo.cost.overhead_s + near.longest * self.epoch_s(near) <= budget_s
+            steps.append(near if is_soon else None)
+        if not self.facts.is_buffering:
+            is_alone = not self.flying and not self.has_shadows_aloft
+            steps.append(self._aloft(waiting, budget_s) if waiting and is_alone else None)
+            return [step for step in steps if step is not None]
+        together: list[Partition] = []
+        for group in self._groups(waiting):
+            if shadows_needed(self.facts, self.coverage, group):
+                together += group
+            else:
+                steps.append(self._aloft(group, budget_s))
+        if together and not self.has_shadows_aloft:
+            steps.append(self._aloft(together, budget_s))
+        return [step for step in steps if step is not None]
+
+    def _groups(self, waiting: Iterable[Partition]) -> Iterable[list[Partition]]:
+        """Those who begin together: on one node, or, where there are many, on some."""
+        standing = self.facts.standing
+        busy = {standing[partition].node for partition in self.flying}
+        groups: dict[int, list[Partition]] = {}
+        nodes: dict[NodeId | None, int] = {}
+        for partition in waiting:
+            node = standing[partition].node
+            if node not in busy:
+                groups.setdefault(nodes.setdefault(node, len(nodes)) % MOST_FLIGHTS, []).append(partition)
+        return groups.values()
+
+    def _aloft(self, among: Collection[Partition], budget_s: float) -> CatchUp | None:
         step = self._next(MOST_EPOCHS_PER_STEP, among=among)
-        if step is None:
+        if step is None or not step.longest:
             return None
         more = epochs_aloft(self.facts, step, self.tempo, budget_s)
         step = self._next(LEAST_EPOCHS_PER_STEP, more, among)
@@ -134,8 +169,7 @@ class StepChoice:
             # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
             return step if facts.head in step.cursors().values() else None
         if tempo.is_concurrent or self.flying:
-            near = self.last_stretch
-            return None if near is None or (self.flying and near.shadows) else near
+            return self.last_stretch
         if has_room(tempo, self.epoch_s(step)):
             return None
         return self._at_most(epochs_beside(facts, step, tempo.patience_s / (tempo.unit_s or 1.0)))
@@ -184,11 +218,8 @@ def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
 
 def is_pressing(facts: Facts) -> bool:
     """Whether those who are on their way back are worth so much more than those who are live that live epochs wait for steps."""
-    up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
-    live = facts.live
-    back = [need for need in facts.graph.queries.values() if need.partitions <= up]
-    working = sum(need.priority for need in back if need.partitions <= live)
-    return sum(need.priority for need in back) - working > PRESSING * working
+    working, all_of_them = facts.worth
+    return all_of_them - working > PRESSING * working
 
 
 def has_room(tempo: Tempo, epoch_s: float) -> bool:
@@ -248,4 +279,4 @@ def is_void(step: CatchUp, nodes: Collection[NodeId], before: Facts, now: Facts)
 
 def is_losing(step: CatchUp, before: Facts, now: Facts) -> bool:
     """Whether live epochs went on as fast as a step that ran meanwhile, so that no such step would ever meet the head."""
-    return step.longest <= now.head - before.head
+    return LEAST_EPOCHS_PER_STEP <= step.longest <= now.head - before.head

@@ -1,6 +1,6 @@
 """Steps of catching up in virtual time: beside live epochs, between two, or within one, as a real driver takes them."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,9 @@ class CatchingUp:
         self.driver = driver
         self.cost = StepCost(driver.timing.job_overhead_s)
         self.taken = 0
-        self.flight: Flight | None = None
+        self.flights: list[Flight] = []
         self.is_losing = False
+        self.considered: Facts | None = None
 
     def choice(self) -> StepChoice:
         """What can be done next, as far as is known now."""
@@ -63,8 +64,9 @@ class CatchingUp:
         pace = driver.pace
         tempo = Tempo(timing.interval_s, pace.took_s, pace.normal_s, self.cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: shadow.cursor for partition, shadow in driver.shadows.items()}
-        flying = frozenset(self.flight.step.partitions if self.flight else ())
-        return StepChoice(driver.facts, driver.buffers.coverage(), shadows, tempo, flying)
+        flying = frozenset(partition for flight in self.flights for partition in flight.step.partitions)
+        has_shadows_aloft = any(flight.step.shadows for flight in self.flights)
+        return StepChoice(driver.facts, driver.buffers.coverage(), shadows, tempo, flying, has_shadows_aloft)
 
     def is_waited_for(self) -> bool:
         """Whether the next live epoch waits until what is behind has come nearer."""
@@ -74,13 +76,16 @@ class CatchingUp:
         return choice.is_pressing and choice.beside() is None
 
     def step(self, budget_s: float | None = None) -> Steps:
-        """One bounded step for the partitions that are behind; False if there is no time for one now, or one is under way."""
+        """One bounded step for the partitions that are behind; False if there is no time for one now, or some are under way."""
         began_s = self.driver.env.now
         taken: list[CatchUp] = []
+        if self.land():
+            return True
+        if self.flights and self.considered is self.driver.facts and budget_s is not None:
+            return False
         choice = self.choice()
-        if self.flight is not None:
-            is_urgent = budget_s is None or choice.is_pressing
-            while is_urgent and self.flight.ended_s is None:
+        if self.flights and (budget_s is None or choice.is_pressing):
+            while any(flight.ended_s is None for flight in self.flights):
                 yield self.driver.env.timeout(self.driver.timing.poll_s)
             return self.land()
         if choice.whole is None:
@@ -88,6 +93,8 @@ class CatchingUp:
             return True
         if budget_s is not None and choice.is_aloft(budget_s):
             self._launch(choice.aloft(budget_s))
+            return False
+        if self.flights:
             return False
 
         def work() -> Job | None:
@@ -105,20 +112,21 @@ class CatchingUp:
         return True
 
     def go_on(self) -> None:
-        """Let a step begin with a live epoch, if none is under way."""
-        if self.flight is None and self.driver.catching_up():
+        """Let steps begin with a live epoch."""
+        if self.driver.catching_up():
             choice = self.choice()
             if choice.is_aloft(0.0):
                 self._launch(choice.aloft(0.0))
 
-    def _launch(self, step: CatchUp | None) -> None:
-        """Begin a step that runs while live epochs go on."""
-        if step is None:
-            return
-        job = self.job(step)
-        took_s, restore_s = self.driver.world.duration_s(job, self.driver.spans_s(job))
-        self.flight = Flight(step, self.driver.facts, job, self.driver.env.now, restore_s)
-        self.driver.env.process(self._fly(self.flight, took_s))
+    def _launch(self, steps: Iterable[CatchUp]) -> None:
+        """Begin steps that run while live epochs go on."""
+        self.considered = self.driver.facts
+        for step in steps:
+            job = self.job(step)
+            took_s, restore_s = self.driver.world.duration_s(job, self.driver.spans_s(job))
+            flight = Flight(step, self.driver.facts, job, self.driver.env.now, restore_s)
+            self.flights.append(flight)
+            self.driver.env.process(self._fly(flight, took_s))
 
     def _fly(self, flight: Flight, took_s: float) -> Steps:
         yield self.driver.env.timeout(took_s)
@@ -128,21 +136,23 @@ class CatchingUp:
         flight.ended_s = self.driver.env.now
 
     def land(self) -> bool:
-        """Take what a step brought that ran meanwhile, if it has ended; False if none has."""
-        flight = self.flight
-        if flight is None or flight.ended_s is None:
-            return False
-        self.flight = None
+        """Take what steps brought that ran meanwhile and have ended; False if none has."""
+        ended = [flight for flight in self.flights if flight.ended_s is not None]
+        for flight in ended:
+            self.flights.remove(flight)
+            self._land(flight)
+        return bool(ended)
+
+    def _land(self, flight: Flight) -> None:
         is_lost = self.driver.world.first_loss_noticed_s(flight.job.nodes) is not None
-        if is_lost or flight.is_void(self.driver.facts):
+        if is_lost or flight.is_void(self.driver.facts) or flight.ended_s is None:
             self.driver.observe()
-            return True
-        self.is_losing = is_losing(flight.step, flight.before, self.driver.facts)
+            return
+        self.is_losing = self.is_losing or is_losing(flight.step, flight.before, self.driver.facts)
         shown = self.driver.world.run(flight.job)
         self.driver.adopt(flight.job)
         self.driver.restore_s = flight.restore_s
         self.commit(flight.step, shown, flight.ended_s - flight.started_s)
-        return True
 
     def beside(self) -> CatchUp | None:
         """The step that is taken in one job with the next epoch, if one is."""

@@ -15,7 +15,7 @@ from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
 from resurge.protocols.recovery import Facts, Phase
-from resurge.scheduling import Strategy, after_loss, everything_down, schedule, with_costs
+from resurge.scheduling import Strategy, after_loss, everything_down, is_same_question, schedule, with_costs
 from resurge.simulator.buffers import KnownBuffers
 from resurge.simulator.catching_up import LAST_EPOCH, CatchingUp, KnownShadow, Steps
 from resurge.simulator.checkers import check_step
@@ -49,6 +49,7 @@ class Driver:
         self.pace = Pace()
         self.behind = CatchingUp(self)
         self.joining: CatchUp | None = None
+        self.asked: Facts | None = None
         self.restore_s = 0.0
         self.with_state: set[Partition] = set()
         self.shadows: dict[Partition, KnownShadow] = {}
@@ -108,7 +109,10 @@ class Driver:
         self.stand(after)
         self.story.changed(self.env.now, before, after)
         if after.capacity and after.of_phase(Phase.DOWN, Phase.STALLED):
+            if is_same_question(after, self.asked):
+                return
             planned = schedule(after, self.strategy)
+            self.asked = after if planned.standing is after.standing else None
             self.story.planned(self.env.now, after, planned)
             for partition in recovery.moved(after, planned):
                 self.with_state.discard(partition)

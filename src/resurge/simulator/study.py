@@ -5,7 +5,9 @@ another; replacements take 2 to 6 minutes, scaled, or as long as machines of a g
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import cpu_count, get_context
 
 from resurge.errors import SimulationError
 from resurge.model.scenes import Scene
@@ -17,6 +19,8 @@ from resurge.simulator.world import Timing
 from resurge.telemetry.events import Event
 
 MOST_NODES_CHECKED = 100
+LEAST_SHARED_OUT = 500
+"""Scenes of so many partitions are played by several processes; smaller ones are over before these have started."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,16 @@ def simulated_study(
     >>> figure, name, len(events) > 20
     ('strategies', 'incremental', True)
     """
-    for figure, scenes in figures.items():
-        for scene in scenes:
+    scenes = [(figure, scene) for figure, group in figures.items() for scene in group]
+    workers = min(cpu_count(), len(scenes))
+    if workers <= 1 or partitions < LEAST_SHARED_OUT:
+        for figure, scene in scenes:
             yield figure, scene.name, _played(scene, study, nodes, partitions, seed)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        coming = [pool.submit(_played, scene, study, nodes, partitions, seed) for _, scene in scenes]
+        for (figure, scene), future in zip(scenes, coming, strict=True):
+            yield figure, scene.name, future.result()
 
 
 def _played(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -> Sequence[Event]:

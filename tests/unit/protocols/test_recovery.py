@@ -53,7 +53,7 @@ def test_a_lost_node_takes_its_partitions_down_and_stalls_what_they_fed() -> Non
     assert phases(facts) == {"a": Phase.LIVE, "b": Phase.DOWN, "c": Phase.STALLED, "lone": Phase.LIVE}
     assert facts.standing[B] == Standing(Phase.DOWN, None, 5, 6)
     assert facts.standing[C] == Standing(Phase.STALLED, N3, 6, 6)
-    assert facts.live_queries() == {"lone/0"}
+    assert facts.live_queries == {"lone/0"}
     assert before.is_whole
 
 

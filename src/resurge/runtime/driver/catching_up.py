@@ -61,8 +61,9 @@ class CatchingUp:
     cost: StepCost | None = None
     replays: int = 0
     taken: int = 0
-    flight: Flight | None = None
+    flights: list[Flight] = field(default_factory=list)
     is_losing: bool = False
+    considered: Facts | None = None
 
     def choice(self) -> StepChoice:
         """What can be done next, as far as is known now."""
@@ -73,8 +74,10 @@ class CatchingUp:
         pace = engine.pace
         tempo = Tempo(options.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: version.cursor for partition, version in engine.versions.shadows.items()}
-        flying = frozenset(self.flight.step.partitions if self.flight else ())
-        return StepChoice(engine.membership.with_costs(engine.facts), engine.versions.coverage(), shadows, tempo, flying)
+        flying = frozenset(partition for flight in self.flights for partition in flight.step.partitions)
+        has_shadows_aloft = any(flight.step.shadows for flight in self.flights)
+        facts, coverage = engine.membership.with_costs(engine.facts), engine.versions.coverage()
+        return StepChoice(facts, coverage, shadows, tempo, flying, has_shadows_aloft)
 
     def is_waited_for(self) -> bool:
         """Whether the next live epoch waits until what is behind has come nearer."""
@@ -84,19 +87,23 @@ class CatchingUp:
         return choice.is_pressing and choice.beside() is None
 
     def step(self, budget_s: float | None = None) -> bool:
-        """One bounded step, in a job of its own; False if there is no time for one, or if one is under way."""
+        """One bounded step, in a job of its own; False if there is no time for one, or if some are under way."""
         engine, started = self.engine, time.monotonic()
         taken: list[CatchUp] = []
+        if self.land():
+            return True
+        if self.flights and self.considered is engine.facts and budget_s is not None:
+            return False
         choice = self.choice()
-        if self.flight is not None:
-            return self.land(wait=budget_s is None or choice.is_pressing)
+        if self.flights and (budget_s is None or choice.is_pressing):
+            return self.land(wait=True)
         if choice.whole is None:
             engine.facts = recovery.advanced(engine.facts, {})
             return True
         if budget_s is not None and choice.is_aloft(budget_s):
             self._launch(choice.aloft(budget_s))
             return False
-        if choice.between(budget_s) is None:
+        if self.flights or choice.between(budget_s) is None:
             return False
 
         def work() -> Work:
@@ -111,37 +118,54 @@ class CatchingUp:
         if taken:
             took_s = time.monotonic() - started
             self.taken += taken[0].longest
-            self._commit(taken[0], reports, took_s)
+            self._commit(taken[0], reports, took_s, self.replays)
         return True
 
-    def _commit(self, step: CatchUp, reports: list[SlotReport], took_s: float) -> None:
+    def _commit(self, step: CatchUp, reports: list[SlotReport], took_s: float, replays: int) -> None:
         choice = self.choice()
         self.cost = choice.tempo.cost.after(took_s, step.longest, choice.work_s(step))
         parts = [part for report in reports for part in report.parts]
-        self.commit(step, parts, Took(took_s, restore_s(reports), self.replays, is_joined=False))
+        self.commit(step, parts, Took(took_s, restore_s(reports), replays, is_joined=False))
 
     def go_on(self) -> None:
-        """Let a step begin with a live epoch, if none is under way."""
-        if self.flight is None and self.engine.catching_up():
+        """Let steps begin with a live epoch."""
+        if self.engine.catching_up():
             choice = self.choice()
             if choice.is_aloft(0.0):
                 self._launch(choice.aloft(0.0))
 
-    def _launch(self, step: CatchUp | None) -> None:
-        """Begin a step that runs while live epochs go on."""
-        if step is None:
-            return
-        engine, chosen = self.engine, self._work(step)
-        self.flight = Flight(step, engine.facts, engine.planned(chosen, {}), chosen)
-        threading.Thread(target=self.flight.run, args=(engine.runner,), daemon=True).start()
+    def _launch(self, steps: Iterable[CatchUp]) -> None:
+        """Begin steps that run while live epochs go on."""
+        engine = self.engine
+        self.considered = engine.facts
+        for step in steps:
+            chosen = self._work(step)
+            flight = Flight(step, engine.facts, engine.planned(chosen, {}), chosen)
+            self.flights.append(flight)
+            threading.Thread(target=flight.run, args=(engine.runner,), daemon=True).start()
+
+    def buffers_in_use(self) -> set[str]:
+        """The files that steps under way may still read."""
+        replays = (replay for flight in self.flights for mine in flight.chosen.replays.values() for replay in mine)
+        return {replay.file for replay in replays}
+
+    def wait(self, longest_s: float) -> None:
+        """Let steps that are under way end, but not for ever; nothing of them is used."""
+        deadline = time.monotonic() + longest_s
+        for flight in self.flights:
+            flight.ended.wait(max(0.0, deadline - time.monotonic()))
 
     def land(self, *, wait: bool = False) -> bool:
-        """Take what a step brought that ran meanwhile, if it has ended; False if none has."""
-        flight, engine = self.flight, self.engine
-        if flight is None or not (wait or flight.ended.is_set()):
-            return False
-        flight.ended.wait()
-        self.flight = None
+        """Take what steps brought that ran meanwhile and have ended; False if none has."""
+        ended = [flight for flight in self.flights if wait or flight.ended.is_set()]
+        for flight in ended:
+            flight.ended.wait()
+            self.flights.remove(flight)
+            self._land(flight)
+        return bool(ended)
+
+    def _land(self, flight: Flight) -> None:
+        engine = self.engine
         failed = [report.failure for report in flight.reports or () if report.failure is not None]
         if flight.error is not None or failed or flight.is_void(engine.facts):
             engine.outputs.discard(flight.reports or ())
@@ -149,12 +173,11 @@ class CatchingUp:
             engine.observe()
             if not flight.is_void(engine.facts):
                 _explain(flight, failed)
-            return True
-        self.is_losing = is_losing(flight.step, flight.before, engine.facts)
+            return
+        self.is_losing = self.is_losing or is_losing(flight.step, flight.before, engine.facts)
         reports = flight.reports or []
         engine.adopt(flight.plan, flight.chosen, reports)
-        self._commit(flight.step, reports, flight.took_s)
-        return True
+        self._commit(flight.step, reports, flight.took_s, sum(map(len, flight.chosen.replays.values())))
 
     def live_work(self, epoch: EpochWork, checkpoint: bool) -> tuple[Work, CatchUp | None]:
         """The work of a live epoch, and the step that is taken in the same job."""
@@ -176,10 +199,10 @@ class CatchingUp:
 
     def _undisturbed(self, live: Work) -> frozenset[NodeId] | None:
         """The nodes of a live epoch: not those whose cores are taken by a step that is under way, unless they are needed."""
-        if self.flight is None:
+        if not self.flights:
             return None
-        taken = self.flight.chosen.partitions.keys() - live.partitions.keys()
-        return frozenset(self.engine.facts.capacity) - taken
+        taken = {node for flight in self.flights for node in flight.chosen.partitions}
+        return frozenset(self.engine.facts.capacity) - (taken - live.partitions.keys())
 
     def _buffered(self, after: Facts) -> dict[int, list[int]]:
         return buffered_groups(after, self.engine.program, always=self.engine.options.always_buffers)

@@ -42,7 +42,7 @@ from resurge.runtime.storage.node_store import job_name
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import EpochWork, JobPlan, SlotReport
 from resurge.runtime.worker.packets import merge_maxima
-from resurge.scheduling import everything_down, schedule
+from resurge.scheduling import everything_down, is_same_question, schedule
 from resurge.telemetry.events import JobStopped
 from resurge.telemetry.log import TelemetryLog
 
@@ -72,6 +72,7 @@ class Engine:
         self.pending: EpochPlanned | None = None
         self.job = ""
         self.behind = CatchingUp(self)
+        self.asked: Facts | None = None
         self.epoch_s = self.attempt_s = 0.0
         self.is_started = False
 
@@ -155,8 +156,12 @@ class Engine:
         self.versions.forget_partitions(down)
         self.story.changed(before, self.facts)
         if self.facts.of_phase(Phase.DOWN, Phase.STALLED) and self.facts.capacity:
+            asked = self.membership.with_costs(self.facts)
+            if is_same_question(asked, self.asked):
+                return
             started = time.monotonic()
-            planned = schedule(self.membership.with_costs(self.facts), self.membership.strategy)
+            planned = schedule(asked, self.membership.strategy)
+            self.asked = asked if planned.standing is asked.standing else None
             self.story.planned(self.facts, planned, time.monotonic() - started)
             self.versions.forget_partitions(recovery.moved(self.facts, planned))
             self.facts = planned
@@ -280,9 +285,7 @@ class Engine:
         self.versions.adopt(plan, reports)
         if chosen.buffered:
             self.versions.buffer(chosen.buffered, reports, chosen.producers())
-        if self.behind.flight is None:
-            # A step that is under way may read the oldest.
-            self.versions.keep_buffers_within(self.options.buffer_limit_bytes)
+        self.versions.keep_buffers_within(self.options.buffer_limit_bytes, self.behind.buffers_in_use())
 
     def wait_for_nodes(self) -> None:
         """Losing all nodes keeps the driver waiting, not dead."""
@@ -358,8 +361,7 @@ class Engine:
 
     def _let_go(self) -> None:
         """Release what was opened; a start that failed has opened only part of it."""
-        if self.behind.flight is not None:
-            self.behind.flight.ended.wait(FLIGHT_S)
+        self.behind.wait(FLIGHT_S)
         if self.is_started:
             self.sources.stop()
         self.runner.close()

@@ -118,14 +118,14 @@ class Versions:
         """A global checkpoint is complete: nothing will be replayed from buffers."""
         self.buffers.clear()
 
-    def keep_buffers_within(self, limit_bytes: int) -> int:
-        """Drop the oldest buffers of nodes that hold too much; their epochs will be replayed by shadows instead."""
+    def keep_buffers_within(self, limit_bytes: int, in_use: Collection[str] = ()) -> int:
+        """Drop the oldest buffers of nodes that hold too much, unless they are read; shadows will replay their epochs instead."""
         dropped = 0
         sizes: dict[NodeId, int] = {}
         kept: list[Buffered] = []
         for buffer in reversed(self.buffers):
             sizes[buffer.node] = sizes.get(buffer.node, 0) + buffer.size_bytes
-            if sizes[buffer.node] <= limit_bytes:
+            if sizes[buffer.node] <= limit_bytes or any(file.file in in_use for file in buffer.files):
                 kept.append(buffer)
             else:
                 dropped += 1

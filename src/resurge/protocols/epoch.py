@@ -66,6 +66,11 @@ def row_limit(pace: Pace, interval_s: float, configured: int | None) -> int | No
     return fitting if configured is None else min(fitting, configured)
 
 
+def is_full(rows: int, limit: int | None) -> bool:
+    """Whether an epoch took all that it might: more is waiting, so that the next one does not wait for its interval."""
+    return limit is not None and rows >= limit
+
+
 def wait_s(started_s: float, now_s: float, interval_s: float) -> float:
     """How long to wait before the next epoch begins."""
     return max(0.0, started_s + interval_s - now_s)

@@ -116,9 +116,10 @@ class StepChoice:
             waiting = [partition for partition in waiting if partition not in near.partitions]
             is_soon = self.tempo.cost.overhead_s + near.longest * self.epoch_s(near) <= budget_s
             steps.append(near if is_soon else None)
-        if not self.facts.is_buffering:
-            is_alone = not self.flying and not self.has_shadows_aloft
-            steps.append(self._aloft(waiting, budget_s) if waiting and is_alone else None)
+        is_alone = not self.flying and not self.has_shadows_aloft
+        convoy = self._convoy(waiting)
+        if not self.facts.is_buffering or convoy is not None:
+            steps.append((convoy or self._aloft(waiting, budget_s)) if waiting and is_alone else None)
             return [step for step in steps if step is not None]
         together: list[Partition] = []
         for group in self._groups(waiting):
@@ -129,6 +130,18 @@ class StepChoice:
         if together and not self.has_shadows_aloft:
             steps.append(self._aloft(together, budget_s))
         return [step for step in steps if step is not None]
+
+    def _convoy(self, waiting: Collection[Partition]) -> CatchUp | None:
+        """One step for all if some feed others and none is far behind: on its own, each would stay behind whom it follows."""
+        facts, group = self.facts, self.flying.union(waiting)
+        depth: dict[Partition, int] = {}
+        for partition, upstream in facts.graph.upstream.items():
+            if partition in group:
+                depth[partition] = 1 + max((depth[above] for above in upstream if above in depth), default=0)
+        levels = max(depth.values(), default=0)
+        farthest = max((facts.head - facts.standing[partition].cursor for partition in group), default=0)
+        reach = LEAST_EPOCHS_PER_STEP + levels
+        return self._next(reach, among=group) if levels > 1 and farthest <= reach else None
 
     def _groups(self, waiting: Iterable[Partition]) -> Iterable[list[Partition]]:
         """Those who begin together: on one node, or, where there are many, on some."""

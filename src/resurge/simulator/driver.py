@@ -13,7 +13,7 @@ from resurge.model.names import NodeId, Partition
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.checkpoint import is_due
-from resurge.protocols.epoch import Pace, observed, row_limit, wait_s
+from resurge.protocols.epoch import Pace, is_full, observed, row_limit, wait_s
 from resurge.protocols.recovery import Facts, Phase
 from resurge.scheduling import Strategy, after_loss, everything_down, is_same_question, schedule, with_costs
 from resurge.simulator.buffers import KnownBuffers
@@ -47,6 +47,8 @@ class Driver:
         self.timing = world.timing
         self.graph = world.workload.graph
         self.pace = Pace()
+        self.limit: int | None = None
+        self.is_full = False
         self.behind = CatchingUp(self)
         self.joining: CatchUp | None = None
         self.asked: Facts | None = None
@@ -136,8 +138,8 @@ class Driver:
         self.behind.go_on()
         if self.journal.pending is None:
             start_s = self._reached_s()
-            limit = row_limit(self.pace, self.timing.interval_s, self.timing.max_rows_per_epoch)
-            longest_s = float("inf") if limit is None else limit / self.timing.rows_per_s
+            self.limit = row_limit(self.pace, self.timing.interval_s, self.timing.max_rows_per_epoch)
+            longest_s = float("inf") if self.limit is None else self.limit / self.timing.rows_per_s
             end_s = min(self.env.now, start_s + longest_s)
             if end_s <= start_s:
                 return
@@ -202,6 +204,7 @@ class Driver:
         before = self.facts
         planned = self.journal.planned[epoch]
         rows = round(planned.span_s * self.timing.rows_per_s)
+        self.is_full = is_full(rows, self.limit)
         # An epoch beside which others caught up tells little of what epochs cost, unless it was too long even so.
         if is_usual or took_s > self.timing.interval_s:
             self.pace = observed(self.pace, rows, took_s, self.timing.interval_s, is_whole=before.is_whole)
@@ -265,13 +268,14 @@ class Driver:
 
     def _fill(self, began_s: float) -> Steps:
         """Until the next epoch is due: catch up in bounded steps, else wait; always at least one step."""
+        interval_s = 0.0 if self.is_full else self.timing.interval_s
         while True:
-            left_s = wait_s(began_s, self.env.now, self.timing.interval_s)
+            left_s = wait_s(began_s, self.env.now, interval_s)
             has_stepped = False
             if self.catching_up():
                 has_stepped = yield from self.behind.step(left_s)
                 self.observe()
-            if wait_s(began_s, self.env.now, self.timing.interval_s) <= 0:
+            if wait_s(began_s, self.env.now, interval_s) <= 0:
                 return
             if not has_stepped:
                 yield self.env.timeout(min(left_s, self.timing.poll_s))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resurge.protocols.epoch import Pace, costs, observed, row_limit, wait_s
+from resurge.protocols.epoch import Pace, costs, is_full, observed, row_limit, wait_s
 
 
 def test_a_job_that_keeps_up_is_not_limited():
@@ -90,3 +90,10 @@ def test_what_is_normal_is_learnt_only_while_everything_is_live():
     pace = observed(pace, 1000, took_s=0.5, interval_s=5.0, is_whole=False)
     assert pace.normal_s == 2.0
     assert pace.took_s < 2.0
+
+
+def test_an_epoch_that_took_all_it_might_is_followed_at_once():
+    """More is waiting; without a limit an epoch takes all there is."""
+    assert is_full(100, 100)
+    assert not is_full(99, 100)
+    assert not is_full(100, None)

@@ -17,7 +17,7 @@ from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
 from resurge.protocols import recovery
 from resurge.protocols.checkpoint import is_due
-from resurge.protocols.epoch import Pace, observed, row_limit
+from resurge.protocols.epoch import Pace, is_full, observed, row_limit
 from resurge.protocols.recovery import Facts, Phase
 from resurge.runtime.driver import loop
 from resurge.runtime.driver.catching_up import CatchingUp
@@ -74,6 +74,8 @@ class Engine:
         self.behind = CatchingUp(self)
         self.asked: Facts | None = None
         self.epoch_s = self.attempt_s = 0.0
+        self.limit: int | None = None
+        self.is_full = False
         self.is_started = False
 
     def _is_chained(self) -> bool:
@@ -178,8 +180,8 @@ class Engine:
         self.behind.go_on()
         if self.pending is None:
             pressed_s = self.options.interval_s if self.options.back_pressure else 0.0
-            limit = row_limit(self.pace, pressed_s, self.options.max_rows_per_epoch)
-            offsets = self.sources.next_offsets(self.reached, limit)
+            self.limit = row_limit(self.pace, pressed_s, self.options.max_rows_per_epoch)
+            offsets = self.sources.next_offsets(self.reached, self.limit)
             if not drain and all(start == end for start, end in offsets.values()):
                 return False
             arrival_s = self.sources.arrival_s(offsets)
@@ -187,7 +189,7 @@ class Engine:
             self.journal.append(planned)
             self.ledger.planned[planned.epoch] = planned
             self.pending = planned
-            self.story.limit = limit
+            self.story.limit = self.limit
         self._run_pending()
         return True
 
@@ -210,6 +212,7 @@ class Engine:
             self.behind.commit_joined(step, reports, planned.epoch, time.monotonic() - started)
         self._commit(planned, reports)
         self.epoch_s = time.monotonic() - started
+        self.is_full = is_full(sum(report.rows_read for report in reports), self.limit)
         self._measure(reports, is_usual=step is None)
         self.story.epoch(self, planned, reports, self.epoch_s)
         if checkpoint:

@@ -24,7 +24,7 @@ def run(engine: "Engine", epochs: int | None, *, until_idle: bool, drain: bool) 
             engine.catch_up()
         elif until_idle:
             break
-        fill(engine, began, interval_s)
+        fill(engine, began, 0.0 if engine.is_full else interval_s)
     if until_idle or drain:
         finish_recovery(engine)
     if drain and not engine.stopping.is_set():

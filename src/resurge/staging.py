@@ -59,7 +59,7 @@ class Staging:
         return [
             Scene(f"{kill}-{place}", "incremental", kill, self.arrivals_s[:kill], place)
             for place in (UPSTREAM, DOWNSTREAM)
-            for kill in (max(1, self.kill // 2), self.kill)
+            for kill in sorted({max(1, self.kill // 2), self.kill})
         ]
 
     def _turns(self) -> list[Scene]:

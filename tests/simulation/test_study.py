@@ -1,10 +1,13 @@
 """The simulated study: every strategy sees the same failure, and comes back from it."""
 
+import json
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 from resurge.model.scenes import DOWNSTREAM, UPSTREAM, Scene
-from resurge.report.correlated_failure import summarise
+from resurge.report.correlated_failure import summarise, write_figure
 from resurge.simulator.study import Study, simulated_study
 from resurge.staging import STRATEGIES, Staging
 from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodesKilled, QueriesChanged
@@ -85,3 +88,37 @@ def test_kills_one_after_another_are_apart() -> None:
     events = played(Scene("turns", "incremental", 3, (), gap_s=4.0))["turns"]
     moments = [e.at_s for e in events if isinstance(e, NodesKilled)]
     assert [round(later - earlier, 6) for earlier, later in pairwise(moments)] == [4.0, 4.0]
+
+
+def test_every_figure_is_drawn_from_what_happened(tmp_path: Path) -> None:
+    """Plots and tables of all figures, also when a study is stopped after some scenes; too few nodes make eager fall behind."""
+    runs: dict[str, dict[str, Sequence[Event]]] = {}
+    tables: dict[str, dict[str, Any]] = {}
+    staged = Staging(arrivals_s=ARRIVALS_S, chosen=("incremental", "eager")).figures()
+    wanted = {"strategies": staged["strategies"], "overload": staged["overload"], "places": staged["places"][:1]}
+    for figure, scene, events in simulated_study(wanted, seed=1):
+        runs.setdefault(figure, {})[scene] = events
+        tables[figure] = write_figure(figure, runs[figure], tmp_path, "a test")
+        assert json.loads((tmp_path / "summary.json").read_text()).keys() == runs["strategies"].keys()
+    for name in ("latency.png", "available.png", "overload.png", "places.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert tables["overload"]["eager-8"]["falls_behind"]
+    assert not tables["overload"]["eager-2"]["falls_behind"]
+    assert "falls behind" in (tmp_path / "summary.md").read_text()
+
+
+def test_a_large_study_is_shared_out_among_processes() -> None:
+    """With the same outcome."""
+    scenes = [Scene(name, name, 20, ()) for name in ("incremental", "eager")]
+    together = list(simulated_study({"scenes": scenes}, 40, 600, seed=1))
+    alone = [next(iter(simulated_study({"scenes": [scene]}, 40, 600, seed=1))) for scene in scenes]
+    assert together == alone
+
+
+def test_figures_name_every_scene_once() -> None:
+    """Of a cluster of any size."""
+    for nodes, kill in ((10, 8), (3, 2), (2, 1)):
+        for scenes in Staging(nodes, kill, ARRIVALS_S[:kill]).figures().values():
+            names = [scene.name for scene in scenes]
+            assert len(names) == len(set(names))
+            assert all(0 < scene.kill <= nodes for scene in scenes)

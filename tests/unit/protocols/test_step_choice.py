@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from resurge.protocols.catch_up import next_step
-from resurge.protocols.recovery import Facts
+from resurge.model.names import NodeId, Partition
+from resurge.protocols.catch_up import Coverage, next_step
+from resurge.protocols.recovery import Facts, Phase, QueryNeed
 from resurge.protocols.step_choice import (
     StepChoice,
     StepCost,
@@ -15,7 +16,7 @@ from resurge.protocols.step_choice import (
     is_void,
 )
 from tests.unit.protocols.test_catch_up import after, lost_and_scheduled
-from tests.unit.protocols.test_recovery import N4, A, B, C, whole
+from tests.unit.protocols.test_recovery import LONE, N1, N2, N3, N4, A, B, C, whole
 
 QUIET = Tempo(interval_s=5.0, usual_s=1.0, normal_s=1.0, cost=StepCost(1.0), unit_s=1.0, is_concurrent=True)
 ALONE = replace(QUIET, is_concurrent=False)
@@ -141,3 +142,69 @@ def test_readers_are_patient_up_to_what_they_were_used_to() -> None:
     used = replace(QUIET, usual_s=1.0, normal_s=3.0)
     assert used.patience_s == 2.0 + 0.15 * (2.5 + 3.0)
     assert replace(used, usual_s=4.0).patience_s == 0.15 * (2.5 + 4.0)
+
+
+def returning(head: int, cursors: dict[Partition, int], nodes: dict[Partition, NodeId], *, is_buffering: bool = True) -> Facts:
+    """Some are on their way back, all others live; the last checkpoint is of epoch 5."""
+    facts = after(head)
+    standing = {
+        partition: replace(
+            known,
+            phase=Phase.CATCHING_UP if partition in cursors else Phase.LIVE,
+            cursor=cursors.get(partition, head),
+            node=nodes.get(partition, known.node),
+        )
+        for partition, known in facts.standing.items()
+    }
+    # Somebody reads a alone, so that live epochs do not wait for the others.
+    graph = replace(facts.graph, queries={**facts.graph.queries, "a/0": QueryNeed(5, frozenset((A,)))})
+    costs = dict.fromkeys(standing, 0.2)
+    return replace(facts, graph=graph, standing=standing, is_buffering=is_buffering, costs=costs)
+
+
+ALL_BUFFERED: Coverage = {pair: frozenset(range(6, 40)) for pair in ((A, B), (B, C))}
+
+
+def test_every_node_goes_on_at_its_own_pace() -> None:
+    """b and c are on different nodes: c takes what b has behind it, while b goes on; one that is under way is left alone."""
+    facts = returning(30, {B: 12, C: 8}, {B: N2, C: N3})
+    steps = StepChoice(facts, ALL_BUFFERED, {}, QUIET).aloft(1.0)
+    assert [step.partitions for step in steps] == [{B: range(13, 29)}, {C: range(9, 13)}]
+    assert steps[1].buffered == {(B, C): range(9, 13)}
+    [step] = StepChoice(facts, ALL_BUFFERED, {}, QUIET, flying=frozenset((B,))).aloft(1.0)
+    assert step.partitions == {C: range(9, 13)}
+
+
+def test_without_buffers_all_go_together() -> None:
+    """What b produces is nowhere else, so that c takes it from b in the same job; and only when nothing is under way."""
+    facts = returning(30, {B: 8, C: 8}, {B: N2, C: N3}, is_buffering=False)
+    [step] = StepChoice(facts, {(A, B): frozenset(range(6, 40))}, {}, QUIET).aloft(1.0)
+    assert step.partitions.keys() == {B, C}
+    assert StepChoice(facts, {}, {}, QUIET, flying=frozenset((LONE,))).aloft(1.0) == []
+
+
+def test_those_whom_the_same_shadows_feed_go_together() -> None:
+    """Buffers have nothing: a shadow of a feeds b; nobody else leads shadows on meanwhile, and lone needs none."""
+    facts = returning(30, {B: 8, C: 8, LONE: 8}, {B: N2, C: N3, LONE: N4})
+    steps = StepChoice(facts, {}, {A: 8}, QUIET).aloft(1.0)
+    assert sorted(bool(step.shadows) for step in steps) == [False, True]
+    [alone] = StepChoice(facts, {}, {A: 8}, QUIET, has_shadows_aloft=True).aloft(1.0)
+    assert alone.partitions.keys() == {LONE}
+
+
+def test_those_who_feed_each_other_take_the_last_stretch_together() -> None:
+    """On its own c would always be one step behind b: four epochs are few enough for one step for both."""
+    facts = returning(30, {B: 28, C: 26}, {B: N2, C: N2})
+    [step] = StepChoice(facts, ALL_BUFFERED, {}, QUIET).aloft(1.0)
+    assert step.cursors() == {B: 30, C: 30}
+
+
+def test_who_is_nearly_there_joins_the_epoch_while_others_go_on() -> None:
+    """b is one behind, lone far; not if lone shares b's node, whose core it takes."""
+    apart = StepChoice(returning(30, {B: 29, LONE: 8}, {B: N2, LONE: N4}), ALL_BUFFERED, {}, QUIET)
+    joined = apart.beside()
+    assert joined is not None
+    assert joined.partitions == {B: range(30, 31)}
+    assert [step.partitions.keys() for step in apart.aloft(0.0)] == [{LONE}]
+    shared = StepChoice(returning(30, {B: 29, LONE: 8}, {B: N1, LONE: N1}), ALL_BUFFERED, {}, QUIET)
+    assert shared.beside() is None

@@ -70,7 +70,10 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     ] = "1s",
     epochs: Annotated[int | None, typer.Option(min=0, metavar="N", help="End after N epochs.")] = None,
     checkpoint_interval: Annotated[int, typer.Option(min=0, metavar="N", help="Checkpoint every N epochs; 0 is never.")] = 10,
-    max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N input rows per epoch.")] = None,
+    max_rows: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most N input rows per epoch; while more wait, the next epoch follows at once."),
+    ] = None,
     strategy: Annotated[
         str, typer.Option(metavar="NAME", help="After a loss of nodes: incremental, blocking, eager or source-replay.")
     ] = "incremental",

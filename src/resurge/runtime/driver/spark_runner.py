@@ -23,6 +23,7 @@ SETTLE_S = 0.3
 SETTLE_MOST_S = 2.0
 CANCEL_S = 5.0
 WARM_S = 60.0
+MOST_LOCATED = 64
 
 
 class SparkRunner:
@@ -194,7 +195,8 @@ class SparkRunner:
 
     def _placed(self, nodes: tuple[str, ...], copies: int) -> Any:
         """An RDD with one partition per slot, each preferring its node, of `copies` empty elements; reused between epochs."""
-        if (nodes, copies) not in self._located:
+        known = self._located.get((nodes, copies))
+        if known is None:
             pairs = self._jvm.java.util.ArrayList()
             for node in nodes:
                 elements = self._jvm.java.util.ArrayList()
@@ -204,8 +206,11 @@ class SparkRunner:
                 where.add(f"executor_{self._hosts.get(node, self._driver_host)}_{node}")
                 pairs.add(self._jvm.scala.Tuple2(self._sequence(elements), self._sequence(where)))
             placed = self._scala.makeRDD(self._sequence(pairs), self._any)
-            self._located[nodes, copies] = placed.flatMap(self._identity, self._bytes)
-        return self._located[nodes, copies]
+            known = placed.flatMap(self._identity, self._bytes)
+            while len(self._located) >= MOST_LOCATED:
+                self._located.pop(next(iter(self._located)), None)
+            self._located[nodes, copies] = known
+        return known
 
     def _sequence(self, java_list: Any) -> Any:
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(java_list).toSeq()

@@ -3,7 +3,7 @@
 A driver, real or simulated, says what it knows; which step is taken is decided here for both.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ SHARE_OF_LATENCY = 0.15
 FLIGHT_INTERVALS = 1.6
 PRESSING = 4
 LONG_STEP = 4
-MOST_FLIGHTS = 8
+MOST_FLIGHTS = 4
 FACTORS = (0.25, 4.0)
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
@@ -57,31 +57,33 @@ class Tempo:
     def patience_s(self) -> float:
         """By how much a live epoch may be late without its readers noticing: rows wait for half an interval, then for its job.
 
-        While much is down, epochs are shorter than readers are used to.
+        While much is down, epochs are shorter than readers are used to, and half of that may be used.
         """
-        known_s = max(self.usual_s, self.normal_s)
-        return known_s - self.usual_s + SHARE_OF_LATENCY * (self.interval_s / 2 + known_s)
+        return max(0.0, self.normal_s - self.usual_s) / 2 + SHARE_OF_LATENCY * (self.interval_s / 2 + self.usual_s)
 
 
 @dataclass(frozen=True)
 class StepChoice:
     """Which step is next, given what is known now.
 
-    `shadows` are the cursors of those that exist, `flying` the partitions of the steps that are under way; `has_shadows_aloft`
-    says whether one of these leads shadows on, which no other job may do then.
+    `shadows` are the cursors of those that exist, `under_way` the steps that run meanwhile.
     """
 
     facts: Facts
     coverage: Coverage
     shadows: Mapping[Partition, int]
     tempo: Tempo
-    flying: frozenset[Partition] = frozenset()
-    has_shadows_aloft: bool = False
+    under_way: Sequence[CatchUp] = ()
 
     @cached_property
     def whole(self) -> CatchUp | None:
         """As much as one step can take; None if nobody is behind."""
         return self._next(MOST_EPOCHS_PER_STEP)
+
+    @cached_property
+    def flying(self) -> frozenset[Partition]:
+        """The partitions of the steps that are under way."""
+        return frozenset(partition for step in self.under_way for partition in step.partitions)
 
     @cached_property
     def is_pressing(self) -> bool:
@@ -106,9 +108,9 @@ class StepChoice:
     def aloft(self, budget_s: float) -> list[CatchUp]:
         """The steps that begin now and run while live epochs go on.
 
-        Every node goes on at its own pace: what an upstream partition has behind it is in a buffer. Those for whom buffers do
-        not have everything go together. Who is nearly there gets there before the next live epoch if there is time, and else
-        with it.
+        Those who follow others go apart from them and at the same time: what an upstream partition has behind it is in a
+        buffer. Those for whom buffers do not have everything go together. Who is nearly there gets there before the next live
+        epoch if there is time, and else with it.
         """
         near, steps = self.last_stretch, list[CatchUp | None]()
         waiting = [partition for partition in behind(self.facts) if partition not in self.flying]
@@ -116,44 +118,33 @@ class StepChoice:
             waiting = [partition for partition in waiting if partition not in near.partitions]
             is_soon = self.tempo.cost.overhead_s + near.longest * self.epoch_s(near) <= budget_s
             steps.append(near if is_soon else None)
-        is_alone = not self.flying and not self.has_shadows_aloft
-        convoy = self._convoy(waiting)
+        depth = depths(self.facts, self.flying.union(waiting))
+        convoy = self._convoy(depth)
         if not self.facts.is_buffering or convoy is not None:
-            steps.append((convoy or self._aloft(waiting, budget_s)) if waiting and is_alone else None)
-            return [step for step in steps if step is not None]
-        together: list[Partition] = []
-        for group in self._groups(waiting):
-            if shadows_needed(self.facts, self.coverage, group):
-                together += group
-            else:
-                steps.append(self._aloft(group, budget_s))
-        if together and not self.has_shadows_aloft:
-            steps.append(self._aloft(together, budget_s))
+            steps.append((convoy or self._aloft(waiting, budget_s)) if waiting and not self.under_way else None)
+        else:
+            steps += self._by_depth(waiting, depth, budget_s)
         return [step for step in steps if step is not None]
 
-    def _convoy(self, waiting: Collection[Partition]) -> CatchUp | None:
-        """One step for all if some feed others and none is far behind: on its own, each would stay behind whom it follows."""
-        facts, group = self.facts, self.flying.union(waiting)
-        depth: dict[Partition, int] = {}
-        for partition, upstream in facts.graph.upstream.items():
-            if partition in group:
-                depth[partition] = 1 + max((depth[above] for above in upstream if above in depth), default=0)
-        levels = max(depth.values(), default=0)
-        farthest = max((facts.head - facts.standing[partition].cursor for partition in group), default=0)
-        reach = LEAST_EPOCHS_PER_STEP + levels
-        return self._next(reach, among=group) if levels > 1 and farthest <= reach else None
-
-    def _groups(self, waiting: Iterable[Partition]) -> Iterable[list[Partition]]:
-        """Those who begin together: on one node, or, where there are many, on some."""
-        standing = self.facts.standing
+    def _by_depth(self, waiting: Iterable[Partition], depth: Mapping[Partition, int], budget_s: float) -> list[CatchUp]:
+        """One step for all that are equally far down; the lowest first, because they need what the nodes above have buffered."""
+        standing, steps, together = self.facts.standing, list[CatchUp](), list[Partition]()
         busy = {standing[partition].node for partition in self.flying}
-        groups: dict[int, list[Partition]] = {}
-        nodes: dict[NodeId | None, int] = {}
+        highest: dict[NodeId | None, int] = {}
         for partition in waiting:
             node = standing[partition].node
-            if node not in busy:
-                groups.setdefault(nodes.setdefault(node, len(nodes)) % MOST_FLIGHTS, []).append(partition)
-        return groups.values()
+            highest[node] = min(depth[partition], highest.get(node, depth[partition]))
+        for level in sorted(set(highest.values()), reverse=True):
+            group = [p for p in waiting if highest[standing[p].node] == level and standing[p].node not in busy]
+            fed = {standing[partition].node for partition in self._fed_by_shadows(group)}
+            together += [partition for partition in group if standing[partition].node in fed]
+            step = self._aloft([partition for partition in group if standing[partition].node not in fed], budget_s)
+            # A node that works for a step cannot send its buffers before that ends.
+            if step is not None and not busy & {standing[above].node for above, _ in step.buffered}:
+                steps.append(step)
+        if together and not any(step.shadows for step in self.under_way):
+            steps += [step for step in [self._aloft(together, budget_s)] if step is not None]
+        return steps[: max(0, MOST_FLIGHTS - len(self.under_way))]
 
     def _aloft(self, among: Collection[Partition], budget_s: float) -> CatchUp | None:
         step = self._next(MOST_EPOCHS_PER_STEP, among=among)
@@ -162,6 +153,19 @@ class StepChoice:
         more = epochs_aloft(self.facts, step, self.tempo, budget_s)
         step = self._next(LEAST_EPOCHS_PER_STEP, more, among)
         return step if step is not None and step.longest else None
+
+    def _fed_by_shadows(self, group: Collection[Partition]) -> list[Partition]:
+        """Those of a group for whom buffers do not have everything."""
+        until = shadows_needed(self.facts, self.coverage, group)
+        upstream, standing = self.facts.graph.upstream, self.facts.standing
+        return [p for p in group if any(until.get(above, 0) > standing[p].cursor for above in upstream[p])]
+
+    def _convoy(self, depth: Mapping[Partition, int]) -> CatchUp | None:
+        """One step for all if some feed others and none is far behind: on its own, each would stay behind whom it follows."""
+        levels = max(depth.values(), default=0)
+        farthest = max((self.facts.head - self.facts.standing[partition].cursor for partition in depth), default=0)
+        reach = LEAST_EPOCHS_PER_STEP + levels
+        return self._next(reach, among=depth) if levels > 1 and farthest <= reach else None
 
     def between(self, budget_s: float | None) -> CatchUp | None:
         """The step that ends before the next live epoch is due, or hardly later."""
@@ -176,12 +180,12 @@ class StepChoice:
         facts, tempo, step = self.facts, self.tempo, self.whole
         if step is None:
             return None
-        if self.is_pressing and self.flying:
+        if self.is_pressing and self.under_way:
             return None
         if self.is_pressing:
             # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
             return step if facts.head in step.cursors().values() else None
-        if tempo.is_concurrent or self.flying:
+        if tempo.is_concurrent or self.under_way:
             return self.last_stretch
         if has_room(tempo, self.epoch_s(step)):
             return None
@@ -256,6 +260,15 @@ def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo, budget_s: float) -> 
         for partition in step.partitions
         if (node := facts.standing[partition].node) is not None
     }
+
+
+def depths(facts: Facts, group: Collection[Partition]) -> dict[Partition, int]:
+    """How many of a group are above each of them, and itself, at most."""
+    found: dict[Partition, int] = {}
+    for partition, upstream in facts.graph.upstream.items():
+        if partition in group:
+            found[partition] = 1 + max((found[above] for above in upstream if above in found), default=0)
+    return found
 
 
 def nearly_there(facts: Facts, flying: Collection[Partition]) -> frozenset[Partition]:

@@ -64,9 +64,8 @@ class CatchingUp:
         pace = driver.pace
         tempo = Tempo(timing.interval_s, pace.took_s, pace.normal_s, self.cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: shadow.cursor for partition, shadow in driver.shadows.items()}
-        flying = frozenset(partition for flight in self.flights for partition in flight.step.partitions)
-        has_shadows_aloft = any(flight.step.shadows for flight in self.flights)
-        return StepChoice(driver.facts, driver.buffers.coverage(), shadows, tempo, flying, has_shadows_aloft)
+        under_way = [flight.step for flight in self.flights]
+        return StepChoice(driver.facts, driver.buffers.coverage(), shadows, tempo, under_way)
 
     def is_waited_for(self) -> bool:
         """Whether the next live epoch waits until what is behind has come nearer."""

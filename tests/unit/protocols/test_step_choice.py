@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from resurge.model.names import NodeId, Partition
-from resurge.protocols.catch_up import Coverage, next_step
+from resurge.protocols.catch_up import CatchUp, Coverage, next_step
 from resurge.protocols.recovery import Facts, Phase, QueryNeed
 from resurge.protocols.step_choice import (
     StepChoice,
@@ -137,10 +137,10 @@ def test_epochs_that_cost_less_when_many_are_taken_let_steps_be_longer() -> None
     assert [step.longest for [step] in steps] == [6, 12, 16]
 
 
-def test_readers_are_patient_up_to_what_they_were_used_to() -> None:
-    """Epochs of one second that took three before the failure may wait for two seconds, and for a part of their latency more."""
+def test_readers_are_patient_as_they_are_used_to_more() -> None:
+    """Epochs of one second that took three before the failure may wait for one second, and for a part of their latency more."""
     used = replace(QUIET, usual_s=1.0, normal_s=3.0)
-    assert used.patience_s == 2.0 + 0.15 * (2.5 + 3.0)
+    assert used.patience_s == 1.0 + 0.15 * (2.5 + 1.0)
     assert replace(used, usual_s=4.0).patience_s == 0.15 * (2.5 + 4.0)
 
 
@@ -166,13 +166,13 @@ ALL_BUFFERED: Coverage = {pair: frozenset(range(6, 40)) for pair in ((A, B), (B,
 
 
 def test_every_node_goes_on_at_its_own_pace() -> None:
-    """b and c are on different nodes: c takes what b has behind it, while b goes on; one that is under way is left alone."""
+    """b and c are on different nodes: c takes what b has behind it, while b goes on, whose node must be there to send it."""
     facts = returning(30, {B: 12, C: 8}, {B: N2, C: N3})
-    steps = StepChoice(facts, ALL_BUFFERED, {}, QUIET).aloft(1.0)
-    assert [step.partitions for step in steps] == [{B: range(13, 29)}, {C: range(9, 13)}]
-    assert steps[1].buffered == {(B, C): range(9, 13)}
-    [step] = StepChoice(facts, ALL_BUFFERED, {}, QUIET, flying=frozenset((B,))).aloft(1.0)
-    assert step.partitions == {C: range(9, 13)}
+    lower, upper = StepChoice(facts, ALL_BUFFERED, {}, QUIET).aloft(1.0)
+    assert (lower.partitions, upper.partitions) == ({C: range(9, 13)}, {B: range(13, 29)})
+    assert lower.buffered == {(B, C): range(9, 13)}
+    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [lower]).aloft(1.0) == [upper]
+    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [upper]).aloft(1.0) == []
 
 
 def test_without_buffers_all_go_together() -> None:
@@ -180,7 +180,7 @@ def test_without_buffers_all_go_together() -> None:
     facts = returning(30, {B: 8, C: 8}, {B: N2, C: N3}, is_buffering=False)
     [step] = StepChoice(facts, {(A, B): frozenset(range(6, 40))}, {}, QUIET).aloft(1.0)
     assert step.partitions.keys() == {B, C}
-    assert StepChoice(facts, {}, {}, QUIET, flying=frozenset((LONE,))).aloft(1.0) == []
+    assert StepChoice(facts, {}, {}, QUIET, [CatchUp({LONE: range(6, 7)})]).aloft(1.0) == []
 
 
 def test_those_whom_the_same_shadows_feed_go_together() -> None:
@@ -188,7 +188,8 @@ def test_those_whom_the_same_shadows_feed_go_together() -> None:
     facts = returning(30, {B: 8, C: 8, LONE: 8}, {B: N2, C: N3, LONE: N4})
     steps = StepChoice(facts, {}, {A: 8}, QUIET).aloft(1.0)
     assert sorted(bool(step.shadows) for step in steps) == [False, True]
-    [alone] = StepChoice(facts, {}, {A: 8}, QUIET, has_shadows_aloft=True).aloft(1.0)
+    under_way = CatchUp({}, {A: range(6, 9)})
+    [alone] = StepChoice(facts, {}, {A: 8}, QUIET, [under_way]).aloft(1.0)
     assert alone.partitions.keys() == {LONE}
 
 

@@ -74,10 +74,8 @@ class CatchingUp:
         pace = engine.pace
         tempo = Tempo(options.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: version.cursor for partition, version in engine.versions.shadows.items()}
-        flying = frozenset(partition for flight in self.flights for partition in flight.step.partitions)
-        has_shadows_aloft = any(flight.step.shadows for flight in self.flights)
         facts, coverage = engine.membership.with_costs(engine.facts), engine.versions.coverage()
-        return StepChoice(facts, coverage, shadows, tempo, flying, has_shadows_aloft)
+        return StepChoice(facts, coverage, shadows, tempo, [flight.step for flight in self.flights])
 
     def is_waited_for(self) -> bool:
         """Whether the next live epoch waits until what is behind has come nearer."""

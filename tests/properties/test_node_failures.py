@@ -75,6 +75,16 @@ def test_steps_that_run_beside_live_epochs_change_no_output(
     check(FailingRunner(seed, is_concurrent=True), tmp_path, STRATEGIES[seed % len(STRATEGIES)], undisturbed)
 
 
+def test_steps_do_run_beside_live_epochs(tmp_path: Path, undisturbed: dict[str, pl.DataFrame]) -> None:
+    """In one of some runs at least two jobs are under way at once; otherwise the runs above would show nothing."""
+    for seed in range(12):
+        runner = FailingRunner(seed, is_concurrent=True)
+        check(runner, tmp_path / str(seed), "incremental", undisturbed)
+        if runner.most_aloft > 1:
+            return
+    pytest.fail("no step ran while a live epoch did")
+
+
 def check(runner: FailingRunner, folder: Path, strategy: str, undisturbed: dict[str, pl.DataFrame]) -> None:
     """Run the job on nodes that fail, and compare."""
     crash_job.write_input(folder, epochs=EPOCHS)

@@ -87,8 +87,8 @@ class StepChoice:
 
     @cached_property
     def is_pressing(self) -> bool:
-        """Whether live epochs wait for steps."""
-        return is_pressing(self.facts)
+        """Whether the next live epoch waits for a step: for one, and no longer than for an interval."""
+        return not self.tempo.taken and is_pressing(self.facts)
 
     def is_aloft(self, budget_s: float | None) -> bool:
         """Whether steps run while live epochs go on, rather than until the next one is due; None is all the time there is."""
@@ -169,10 +169,10 @@ class StepChoice:
 
     def between(self, budget_s: float | None) -> CatchUp | None:
         """The step that ends before the next live epoch is due, or hardly later."""
-        if self.whole is None or budget_s is None or self.is_pressing:
+        if self.whole is None or budget_s is None:
             return self.whole
         least = max(0, LEAST_EPOCHS_PER_STEP - self.tempo.taken)
-        limit_s = budget_s + self.tempo.patience_s
+        limit_s = max(budget_s + self.tempo.patience_s, self.tempo.interval_s if self.is_pressing else 0.0)
         return self._at_most(epochs_per_step(limit_s, self.tempo.cost.overhead_s, self.epoch_s(self.whole), least))
 
     def beside(self) -> CatchUp | None:
@@ -234,7 +234,7 @@ def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
 
 
 def is_pressing(facts: Facts) -> bool:
-    """Whether those who are on their way back are worth so much more than those who are live that live epochs wait for steps."""
+    """Whether those who are on their way back are worth so much more than those who are live that these may wait for once."""
     working, all_of_them = facts.worth
     return all_of_them - working > PRESSING * working
 

@@ -133,7 +133,7 @@ class Driver:
         self.behind.land()
         self.observe()
         while self.behind.is_waited_for():
-            yield from self.behind.step()
+            yield from self.behind.step(0.0)
             self.observe()
         self.behind.go_on()
         if self.journal.pending is None:

@@ -179,16 +179,18 @@ def healthy_ratio(events: Sequence[Event]) -> float | None:
 
 
 def join_ratio(events: Sequence[Event]) -> float | None:
-    """The highest relative latency in the two epochs after a node joined; joins that let queries come back are left out."""
+    """The highest relative latency in the two epochs after a node joined, of queries that did not come back in them."""
     relative = relative_latencies(events)
     epochs = [event.at_s for event in events if isinstance(event, EpochFinished)]
-    busy = [event.at_s for event in events if isinstance(event, RecoveryPlanned | CatchUpFinished)]
+    lasting = outages(events)
     highest: list[float] = []
     for joined in (event.at_s for event in events if isinstance(event, NodeJoined)):
         later = [moment for moment in epochs if moment > joined][:2]
-        since = max((moment for moment in epochs if moment <= joined), default=joined)
-        if len(later) == 2 and not any(since < moment <= later[-1] for moment in busy):
-            highest += [point.value for line in relative.values() for point in line if joined < point.at_s <= later[-1]]
+        if len(later) < 2:
+            continue
+        down = {outage.query for outage in lasting if outage.to_s is None or joined < outage.to_s}
+        up = {query: line for query, line in relative.items() if query not in down}
+        highest += [point.value for line in up.values() for point in line if joined < point.at_s <= later[-1]]
     return max(highest, default=None)
 
 

@@ -81,16 +81,24 @@ def test_where_jobs_run_one_by_one_steps_fit_between_two_epochs() -> None:
     assert [step.longest for step in steps if step is not None] == [14, 2, 16]
 
 
-def test_live_epochs_wait_when_hardly_anything_is_live() -> None:
-    """Everything of worth is on its way back: steps take all they can, whatever the time, and the last one joins the epoch."""
-    facts = behind(3)
+def test_a_live_epoch_waits_for_one_step_when_hardly_anything_is_live() -> None:
+    """Everything of worth is on its way back: a step takes what fits into an interval; the next one is as any other."""
+    facts = behind(16)
     worth = {name: replace(need, priority=100 if B in need.partitions else 1) for name, need in facts.graph.queries.items()}
     facts = replace(facts, graph=replace(facts.graph, queries=worth))
     asked = choice(facts, QUIET)
     assert asked.is_pressing
     assert not asked.is_aloft(0.1)
-    assert asked.between(0.1) == asked.whole
+    step = asked.between(0.1)
+    assert step is not None
+    assert step.longest == 16
+    slow = choice(facts, replace(QUIET, unit_s=4.0)).between(0.1)
+    assert slow is not None
+    assert slow.longest == 4
     assert asked.beside() == asked.whole
+    later = choice(facts, replace(QUIET, taken=4))
+    assert not later.is_pressing
+    assert later.is_aloft(0.1)
 
 
 def test_nobody_behind_is_no_step() -> None:

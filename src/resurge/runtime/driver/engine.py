@@ -175,7 +175,7 @@ class Engine:
         self.behind.land()
         self.observe()
         while self.behind.is_waited_for():
-            self.catch_up()
+            self.catch_up(0.0)
             self.observe()
         self.behind.go_on()
         if self.pending is None:

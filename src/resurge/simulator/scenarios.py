@@ -32,7 +32,7 @@ class Scenario:
     checkpoint_interval: int = 5
     correlated_from: int = 2
     heals: bool = True
-    settle_s: float = 400.0
+    settle_s: float = 800.0
     overfills_at_last: bool = False
     is_concurrent: bool = True
 

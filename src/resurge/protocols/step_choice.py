@@ -17,6 +17,7 @@ PRESSING = 4
 LONG_STEP = 4
 MOST_FLIGHTS = 4
 FACTORS = (0.25, 4.0)
+CAUTION = 1.5
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
@@ -127,13 +128,19 @@ class StepChoice:
         return [step for step in steps if step is not None]
 
     def _by_depth(self, waiting: Iterable[Partition], depth: Mapping[Partition, int], budget_s: float) -> list[CatchUp]:
-        """One step for all that are equally far down; the lowest first, because they need what the nodes above have buffered."""
+        """A step for all that are equally far down, and one for those of them whose nodes others need too.
+
+        The lowest first, because they need what the nodes above have buffered.
+        """
         standing, steps, together = self.facts.standing, list[CatchUp](), list[Partition]()
         busy = {standing[partition].node for partition in self.flying}
-        highest: dict[NodeId | None, int] = {}
+        shared = {standing[partition].node for partition in self.facts.live}
+        highest: dict[NodeId | None, tuple[int, bool]] = {}
         for partition in waiting:
             node = standing[partition].node
-            highest[node] = min(depth[partition], highest.get(node, depth[partition]))
+            # Nodes with live partitions have little time, and that at once: they do not wait for others' tasks.
+            mine = (depth[partition], node in shared)
+            highest[node] = min(mine, highest.get(node, mine))
         for level in sorted(set(highest.values()), reverse=True):
             group = [p for p in waiting if highest[standing[p].node] == level and standing[p].node not in busy]
             fed = {standing[partition].node for partition in self._fed_by_shadows(group)}
@@ -249,12 +256,13 @@ def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo, budget_s: float) -> 
     """How many epochs each may take in a step that runs while live epochs go on.
 
     A node without live partitions has its whole time for it; where there are some, the tasks of the next live epoch, which is
-    due after the budget, may have to wait for it.
+    due after the budget, may have to wait for it. There, steps are short, and do not cost less for taking several epochs.
     """
     live = loads(facts, facts.live)
     each = loads(facts, (*step.partitions, *step.shadows))
     room_s = {node: budget_s + tempo.patience_s if live.get(node) else FLIGHT_INTERVALS * tempo.interval_s for node in each}
-    fitting = {node: room_s[node] / max(used * tempo.unit_s * tempo.cost.factor, 1e-9) for node, used in each.items()}
+    factors = {node: max(CAUTION, tempo.cost.factor) if live.get(node) else tempo.cost.factor for node in each}
+    fitting = {node: room_s[node] / max(used * tempo.unit_s * factors[node], 1e-9) for node, used in each.items()}
     return {
         partition: max(LEAST_EPOCHS_PER_STEP, int(min(fitting.get(node, 0.0), MOST_EPOCHS_PER_STEP)))
         for partition in step.partitions

@@ -19,6 +19,7 @@ from resurge.simulator.world import Timing
 from resurge.telemetry.events import Event
 
 MOST_NODES_CHECKED = 100
+LARGE_POLL_S = 0.5
 LEAST_SHARED_OUT = 500
 """Scenes of so many partitions are played by several processes; smaller ones are over before these have started."""
 
@@ -97,6 +98,8 @@ def staged(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -
         detection_s=study.detection_s,
         warm_up_s=study.warm_up_s,
         fixed_share=study.fixed_share,
+        # Of a thousand nodes, several join between two looks.
+        poll_s=Timing.poll_s if nodes <= MOST_NODES_CHECKED else LARGE_POLL_S,
         max_rows_per_epoch=round(study.longest * study.interval_s * Timing.rows_per_s),
     )
     return Scenario(

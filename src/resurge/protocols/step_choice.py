@@ -190,8 +190,9 @@ class StepChoice:
         if self.is_pressing and self.under_way:
             return None
         if self.is_pressing:
-            # Hardly anybody waits for the epoch, so that a step which brings somebody to the head always fits.
-            return step if facts.head in step.cursors().values() else None
+            # Hardly anybody waits for the epoch, so that a step of an interval which brings somebody to the head fits.
+            step = self.between(0.0)
+            return step if step is not None and facts.head in step.cursors().values() else None
         if tempo.is_concurrent or self.under_way:
             return self.last_stretch
         if has_room(tempo, self.epoch_s(step)):

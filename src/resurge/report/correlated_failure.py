@@ -1,9 +1,10 @@
 """The correlated-failure study as plots, a table and a summary; every number is computed from telemetry."""
 
 import json
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from itertools import combinations, cycle
+from itertools import combinations, cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ COLOURS = {
 }
 SHADES = ("#0b7a75", "#b3541e", "#7b2d8b", "#555b6e", "#89b0ae")
 LEAST_EPOCHS = 8
+LONGEST_LINE_S = 15.0
 FALLS_BEHIND = 0.05
 """An epoch's latency that grows by more than this, in seconds per second, will sooner or later be as long as anyone likes."""
 Runs = Mapping[str, Sequence[Event]]
@@ -117,7 +119,8 @@ def _plot(lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, labe
         axes: Axes = figure.subplots()
         for name, colour, style, points in lines:
             if points:
-                axes.plot(*zip(*points, strict=True), label=name, color=colour, linestyle=style, linewidth=1.8)
+                steps = zip(*_with_gaps(points), strict=True)
+                axes.plot(*steps, label=name, color=colour, linestyle=style, linewidth=1.8, drawstyle="steps-post")
         axes.axvline(0, color="#c1121f", linewidth=1, linestyle="--")
         axes.set_xlabel("seconds after the failure")
         axes.set_ylabel(label)
@@ -125,6 +128,16 @@ def _plot(lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, labe
             axes.set_yscale("log")
         axes.legend(frameon=False, fontsize=8)
         figure.savefig(path, dpi=130)
+
+
+def _with_gaps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points, with a gap wherever nothing was shown for so long that a line would tell a story of its own."""
+    found = [points[0]]
+    for before, after in pairwise(points):
+        if after[0] - before[0] > LONGEST_LINE_S:
+            found.append((before[0] + LONGEST_LINE_S, math.nan))
+        found.append(after)
+    return found
 
 
 def _csv(summary: Mapping[str, Mapping[str, Any]]) -> str:

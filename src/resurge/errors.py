@@ -53,6 +53,10 @@ class JobError(ResurgeError):
     """An epoch could not be run."""
 
 
+class EngineError(JobError):
+    """Spark itself failed at a job, though none of its nodes was seen to be lost; trying again may help."""
+
+
 class ClusterError(ResurgeError):
     """The embedded cluster could not do what was asked."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from resurge.errors import EngineError
 from resurge.runtime.driver.runner import InlineRunner, Member
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 from resurge.scheduling import STRATEGIES
@@ -91,3 +92,41 @@ def check(runner: FailingRunner, folder: Path, strategy: str, undisturbed: dict[
     crash_job.run(folder, runner, strategy=strategy)
     assert runner.kills
     assert_same(crash_job.shown(folder), undisturbed, strategy)
+
+
+class UnluckyRunner(InlineRunner):
+    """Spark fails at every fourth job, before it ran or after; or at all of them."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        super().__init__(nodes={f"n{index}": Member() for index in range(3)})
+        self.always = always
+        self.jobs = 0
+
+    def run(self, plan: JobPlan) -> list[SlotReport]:
+        self.jobs += 1
+        if self.always and self.jobs > 3:
+            raise EngineError("Spark could not run the job")
+        if self.jobs % 8 == 0:
+            raise EngineError("Spark could not run the job")
+        reports = super().run(plan)
+        if self.jobs % 4 == 0:
+            raise EngineError("Spark lost the job's result")
+        return reports
+
+
+def test_jobs_at_which_spark_fails_are_tried_again(tmp_path: Path, undisturbed: dict[str, pl.DataFrame]) -> None:
+    """Whether the job had run or not, nothing is lost and nothing repeated."""
+    crash_job.write_input(tmp_path, epochs=EPOCHS)
+    runner = UnluckyRunner()
+    crash_job.run(tmp_path, runner)
+    assert runner.jobs > EPOCHS + 1
+    assert_same(crash_job.shown(tmp_path), undisturbed, "incremental")
+
+
+def test_spark_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """After three failures in a row the job ends with what Spark said."""
+    crash_job.write_input(tmp_path, epochs=EPOCHS)
+    runner = UnluckyRunner(always=True)
+    with pytest.raises(EngineError, match="could not run"):
+        crash_job.run(tmp_path, runner)
+    assert runner.jobs >= 3 + 4

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from resurge.connectors.contracts import StagedPart
+from resurge.errors import EngineError
 from resurge.model.names import NodeId
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
@@ -169,7 +170,9 @@ class CatchingUp:
             engine.outputs.discard(flight.reports or ())
             engine.versions.abandoned(flight.plan, engine.facts.capacity)
             engine.observe()
-            if not flight.is_void(engine.facts):
+            if isinstance(flight.error, EngineError):
+                engine.try_again(flight.error)
+            elif not flight.is_void(engine.facts):
                 _explain(flight, failed)
             return
         self.is_losing = self.is_losing or is_losing(flight.step, flight.before, engine.facts)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from resurge.connectors.contracts import Offset
-from resurge.errors import JobError, ResurgeError
+from resurge.errors import EngineError, JobError, ResurgeError
 from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
@@ -48,6 +48,7 @@ from resurge.telemetry.log import TelemetryLog
 
 POLL_S = loop.POLL_S
 FLIGHT_S = 30.0
+MOST_FAILURES = 3
 
 
 class Engine:
@@ -76,6 +77,7 @@ class Engine:
         self.epoch_s = self.attempt_s = 0.0
         self.limit: int | None = None
         self.is_full = False
+        self.failures = 0
         self.is_started = False
 
     def _is_chained(self) -> bool:
@@ -255,7 +257,7 @@ class Engine:
     # Jobs
 
     def attempt(self, work: Callable[[], Work]) -> list[SlotReport]:
-        """Run a job until an attempt succeeds; after a loss of nodes the work is decided anew."""
+        """Run a job until an attempt succeeds; after a loss of nodes, or a failure of Spark, the work is decided anew."""
         while True:
             self.wait_for_nodes()
             began = time.monotonic()
@@ -267,6 +269,11 @@ class Engine:
                 self.versions.abandoned(plan, self.facts.capacity)
                 self._lost(error.nodes)
                 continue
+            except EngineError as error:
+                self.versions.abandoned(plan, self.facts.capacity)
+                self.try_again(error)
+                continue
+            self.failures = 0
             failed = [report.failure for report in reports if report.failure is not None]
             if failed:
                 self.outputs.discard(reports)
@@ -277,6 +284,13 @@ class Engine:
             self.attempt_s = time.monotonic() - began
             self.adopt(plan, chosen, reports)
             return reports
+
+    def try_again(self, error: EngineError) -> None:
+        """Spark failed at a job: see who is there and go on, unless it has failed several times in a row."""
+        self.failures += 1
+        if self.failures > MOST_FAILURES:
+            raise error
+        self.observe()
 
     def planned(self, chosen: Work, expired: Mapping[NodeId, list[str]]) -> JobPlan:
         """One attempt at some work, on the nodes that it needs."""

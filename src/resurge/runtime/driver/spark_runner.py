@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from resurge.errors import JobError
+from resurge.errors import EngineError, JobError
 from resurge.model.names import NodeId
 from resurge.runtime.driver.runner import Member, NodesLostError
 from resurge.runtime.driver.warming import Warming
@@ -220,10 +220,10 @@ def _result(job: Any) -> list[bytes]:
     try:
         return [bytes(item) for item in job.collect()]
     except Exception as error:
-        raise JobError(f"Spark could not run the job: {_reason(error)}") from error
+        raise EngineError(f"Spark could not run the job: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error" in line or "Exception" in line]
+    told = [line for line in lines if ("Error" in line or "Exception" in line) and not line.startswith("at ")]
     return (told or lines or [type(error).__name__])[-1][:500]

@@ -42,8 +42,9 @@ class StepCost:
 class Tempo:
     """What a driver knows of time: how often epochs are due, what they and steps usually take.
 
-    `usual_s` is what epochs take now, `normal_s` what they took when every partition was live. `unit_s` is how long a full node works for one epoch, `is_concurrent` whether a step can run while live epochs go on (where
-    jobs can, and as long as it gains on them), `taken` how many epochs steps have taken since the last live epoch.
+    `usual_s` is what epochs take now, `normal_s` what they took when every partition was live, `unit_s` how long a full node
+    works for one. `is_concurrent` says whether a step can run while live epochs go on (where jobs can, and as long as it gains
+    on them), `taken` how many epochs steps have taken since the last live epoch.
     """
 
     interval_s: float

@@ -214,7 +214,8 @@ class Engine:
             self.behind.commit_joined(step, reports, planned.epoch, time.monotonic() - started)
         self._commit(planned, reports)
         self.epoch_s = time.monotonic() - started
-        self.is_full = is_full(sum(report.rows_read for report in reports), self.limit)
+        # What others took of the past in the same job says nothing of what is waiting.
+        self.is_full = step is None and is_full(sum(report.rows_read for report in reports), self.limit)
         self._measure(reports, is_usual=step is None)
         self.story.epoch(self, planned, reports, self.epoch_s)
         if checkpoint:

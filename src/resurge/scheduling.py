@@ -8,6 +8,8 @@ rolling everything back at each failure.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from resurge.errors import JobError
 from resurge.model.names import NodeId, Partition
 from resurge.planning.recovery_schedule import Query, RecoveryProblem, plan_by
@@ -17,6 +19,7 @@ from resurge.protocols.recovery import Facts, Graph, Phase
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay")
 LARGE_PROBLEM = 400
 TOLERANCE = 1e-9
+LEAST_COST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def is_same_question(now: Facts, before: Facts | None) -> bool:
 
 def _everything(facts: Facts) -> Facts:
     """All failed partitions, each on the node with the most capacity left, even where none is."""
-    placement = spread(facts.of_phase(Phase.DOWN), facts.costs, _left(facts))
+    placement = spread(facts, facts.of_phase(Phase.DOWN), _left(facts), overfills=True)
     return recovery.scheduled(facts, placement, facts.graph.queries)
 
 
@@ -106,11 +109,14 @@ def _what_fits(facts: Facts, strategy: Strategy) -> Facts:
     algorithm = strategy.algorithm if len(failed) <= LARGE_PROBLEM or strategy.algorithm != "anytime" else "greedy"
     plan = plan_by(algorithm, problem, strategy.deadline_ms)
     placement = {names[name]: NodeId(node) for name, node in (plan.placement or {}).items()}
-    return recovery.scheduled(facts, _in_place(facts, placement) or placement, plan.queries)
+    better = _in_place(facts, placement)
+    # Where there are many, a few that only the planner's crowding would find room for are worth less than short epochs.
+    is_enough = len(better) == len(placement) or (better and len(failed) > LARGE_PROBLEM)
+    return recovery.scheduled(facts, better if is_enough else placement, plan.queries)
 
 
-def _in_place(facts: Facts, placement: Mapping[Partition, NodeId]) -> dict[Partition, NodeId] | None:
-    """The same partitions with the stalled ones where their state is, if that leaves room for the others."""
+def _in_place(facts: Facts, placement: Mapping[Partition, NodeId]) -> dict[Partition, NodeId]:
+    """The same partitions with the stalled ones where their state is, and as many of the others as there is room for then."""
     left = facts.free()
     found: dict[Partition, NodeId] = {}
     for partition in placement:
@@ -119,28 +125,48 @@ def _in_place(facts: Facts, placement: Mapping[Partition, NodeId]) -> dict[Parti
             found[partition] = node
             left[node] -= facts.costs.get(partition, 0.0)
     if min(left.values(), default=0.0) < -TOLERANCE:
-        return None
-    for partition in sorted(placement.keys() - found.keys(), key=lambda p: (-facts.costs.get(p, 0.0), p)):
-        node = max(left, key=lambda candidate: (left[candidate], candidate))
-        left[node] -= facts.costs.get(partition, 0.0)
-        if left[node] < -TOLERANCE:
-            return None
-        found[partition] = node
-    return found
+        return {}
+    others = [partition for partition in placement if partition not in found]
+    return found | spread(facts, others, left, found)
 
 
 def spread(
-    partitions: Iterable[Partition], costs: Mapping[Partition, float], left: Mapping[NodeId, float]
+    facts: Facts,
+    partitions: Iterable[Partition],
+    left: Mapping[NodeId, float],
+    placed: Mapping[Partition, NodeId] | None = None,
+    *,
+    overfills: bool = False,
 ) -> dict[Partition, NodeId]:
-    """Each partition on the node with the most capacity left, the largest first; equal ones go round."""
-    room = dict(left)
-    count = dict.fromkeys(room, 0)
+    """Each partition, the largest first, where there is room and its level has least to do; equal ones go round.
+
+    An epoch goes down level by level, each as long as its busiest node, so a node that is full of one level makes all others
+    wait. What finds no room is left out, or goes where most is left.
+    """
+    nodes = sorted(left)
+    if not nodes:
+        return {}
+    number = {node: index for index, node in enumerate(nodes)}
+    room = np.array([left[node] for node in nodes])
+    busy = {level: np.zeros(len(nodes)) for level in set(facts.graph.levels.values())}
+    running = {p: known.node for p, known in facts.standing.items() if known.phase in (Phase.LIVE, Phase.CATCHING_UP)}
+    for partition, node in (running | dict(placed or {})).items():
+        if node in number:
+            busy[facts.graph.levels[partition]][number[node]] += facts.costs.get(partition, 0.0)
     placement: dict[Partition, NodeId] = {}
-    for partition in sorted(partitions, key=lambda p: (-costs.get(p, 0.0), p.operator, p.key_group)):
-        node = max(room, key=lambda candidate: (round(room[candidate], 9), -count[candidate], candidate))
-        placement[partition] = node
-        room[node] -= costs.get(partition, 0.0)
-        count[node] += 1
+    for partition in sorted(partitions, key=lambda p: (-facts.costs.get(p, 0.0), p.operator, p.key_group)):
+        cost, mine = facts.costs.get(partition, 0.0), busy[facts.graph.levels[partition]]
+        fits = room >= cost - TOLERANCE
+        if fits.any():
+            least = mine[fits].min()
+            chosen = int(np.where(fits & (mine <= least + TOLERANCE), room, -np.inf).argmax())
+        elif overfills:
+            chosen = int(room.argmax())
+        else:
+            continue
+        placement[partition] = nodes[chosen]
+        room[chosen] -= cost
+        mine[chosen] += max(cost, LEAST_COST)
     return placement
 
 

@@ -12,6 +12,7 @@ BEST_CASE = "best-case"
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay", BEST_CASE)
 FEW = 2
 MOST_IN_TURN = 3
+MOST_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,21 @@ class Staging:
         return [Scene(f"eager-{kill}", "eager", kill, ()) for kill in sorted({few, min(self.kill, self.nodes - 1)})]
 
 
+def _leaves_some(facts: Facts, dead: Sequence[NodeId]) -> bool:
+    left = {partition for partition, known in facts.standing.items() if known.node not in dead}
+    return any(need.partitions <= left for need in facts.graph.queries.values())
+
+
 def victims(facts: Facts, scene: Scene, seed: int) -> list[NodeId]:
-    """As many nodes as the scene wants: at random by seed, those in the wanted place first."""
-    order = sorted(facts.capacity)
-    shuffled = random.Random(seed).sample(order, len(order))
+    """As many nodes as the scene wants: at random by seed, those in the wanted place first.
+
+    If all may be anywhere, at random among those choices that leave some query alone, so that it shows what others' recovery
+    costs; if there are any.
+    """
+    order, rng = sorted(facts.capacity), random.Random(seed)
+    tries = [rng.sample(order, len(order)) for _ in range(MOST_TRIES)]
+    spared = (shuffled for shuffled in tries if _leaves_some(facts, shuffled[: scene.kill]))
+    shuffled = tries[0] if scene.place != ANYWHERE else next(spared, tries[0])
     # Partitions without anything above them are the upper end of the topology.
     upper = {known.node for partition, known in facts.standing.items() if not facts.graph.upstream[partition]}
     if scene.place != ANYWHERE:

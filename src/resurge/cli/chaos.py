@@ -23,7 +23,7 @@ def chaos(
     seed: Annotated[int | None, typer.Option(help="Only this seed, to repeat a failure.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help=TRACE_HELP)] = None,
     arrivals: Annotated[Path | None, typer.Option(metavar="FILE", help=ARRIVALS_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
     """Kill and add nodes of a real Spark cluster by seed, and compare every query's rows with a failure-free run.
 
@@ -38,7 +38,7 @@ def chaos(
     if strategy not in STRATEGIES:
         raise ClusterError(f"the strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")
     schedules = FailureSchedules.read(experiment.EPOCHS, nodes, trace, arrivals)
-    console = Console(stderr=True, quiet=as_json)
+    console = Console(stderr=True)
     wanted = [seed] if seed is not None else list(range(1, seeds + 1))
 
     def tell(verdict: experiment.Verdict) -> None:

@@ -105,6 +105,12 @@ class Program:
                     found.add(owner)
         return found
 
+    def reads_sources(self, operator: str) -> bool:
+        """Whether something comes to a keyed operator from a source (through stateless operators)."""
+        feeds = self.feeds[operator]
+        numbers = (number for feed in feeds for number in (*(self.exchanges[i].node for i in feed.exchanges), *feed.nodes))
+        return any(self.owner(number) is None for number in numbers)
+
     def owner(self, number: int) -> str | None:
         """The keyed operator in whose task a node runs; None for a source's."""
         node = self.nodes[number]

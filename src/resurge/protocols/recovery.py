@@ -85,6 +85,14 @@ class Graph:
     upstream: Mapping[Partition, frozenset[Partition]]
     queries: Mapping[str, QueryNeed]
 
+    @cached_property
+    def levels(self) -> Mapping[Partition, int]:
+        """How many partitions are above each, at most: a level begins when the one above it has ended everywhere."""
+        found: dict[Partition, int] = {}
+        for partition, above in self.upstream.items():
+            found[partition] = 1 + max((found[other] for other in above), default=-1)
+        return found
+
 
 @dataclass(frozen=True)
 class Facts:

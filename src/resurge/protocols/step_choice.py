@@ -4,64 +4,22 @@ A driver, real or simulated, says what it knows; which step is taken is decided 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, behind, next_step, shadows_needed
 from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.tempo import Tempo
 
-SHARE_OF_LATENCY = 0.15
 FLIGHT_INTERVALS = 1.6
 PRESSING = 4
-LONG_STEP = 4
 MOST_FLIGHTS = 4
-FACTORS = (0.25, 4.0)
 CAUTION = 1.5
+CARRIED = 0.4
+"""A live epoch that takes others along who are nearly there may become longer by this part of what it usually takes."""
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
-
-
-@dataclass(frozen=True)
-class StepCost:
-    """What steps were seen to take: once for each job, and for each epoch as a multiple of what its partitions cost when live."""
-
-    overhead_s: float
-    factor: float = 1.0
-
-    def after(self, took_s: float, epochs: int, work_s: float) -> "StepCost":
-        """What is known after one more step, each of whose epochs cost so much when live: short ones tell of the overhead."""
-        error_s = took_s - self.overhead_s - self.factor * epochs * work_s
-        if epochs < LONG_STEP or work_s <= 0:
-            return replace(self, overhead_s=max(0.0, self.overhead_s + error_s / 2))
-        least, most = FACTORS
-        return replace(self, factor=min(most, max(least, self.factor + error_s / 2 / (epochs * work_s))))
-
-
-@dataclass(frozen=True)
-class Tempo:
-    """What a driver knows of time: how often epochs are due, what they and steps usually take.
-
-    `usual_s` is what epochs take now, `normal_s` what they took when every partition was live, `unit_s` how long a full node
-    works for one. `is_concurrent` says whether a step can run while live epochs go on (where jobs can, and as long as it gains
-    on them), `taken` how many epochs steps have taken since the last live epoch.
-    """
-
-    interval_s: float
-    usual_s: float
-    normal_s: float
-    cost: StepCost
-    unit_s: float
-    is_concurrent: bool
-    taken: int = 0
-
-    @property
-    def patience_s(self) -> float:
-        """By how much a live epoch may be late without its readers noticing: rows wait for half an interval, then for its job.
-
-        While much is down, epochs are shorter than readers are used to, and half of that may be used.
-        """
-        return max(0.0, self.normal_s - self.usual_s) / 2 + SHARE_OF_LATENCY * (self.interval_s / 2 + self.usual_s)
 
 
 @dataclass(frozen=True)
@@ -98,14 +56,29 @@ class StepChoice:
 
     @cached_property
     def last_stretch(self) -> CatchUp | None:
-        """The step that brings those to the head who have hardly anything left and are in nobody's way."""
+        """The step that brings those to the head who have hardly anything left and are in nobody's way.
+
+        The most valuable for what they cost, as many as a live epoch can take along.
+        """
         near = nearly_there(self.facts, self.flying)
         step = self._next(LEAST_EPOCHS_PER_STEP, among=near) if near else None
         if step is None or set(step.cursors().values()) != {self.facts.head}:
             return None
         # Without buffers others would need again what these produce, and a shadow serves all whom it feeds together.
-        are_apart = self.facts.is_buffering and not step.shadows
-        return step if are_apart or step.partitions.keys() >= set(behind(self.facts)) else None
+        apart = self._without_shadows(step) if self.facts.is_buffering else {}
+        if not apart:
+            return step if step.partitions.keys() >= set(behind(self.facts)) else None
+        spare = CARRIED * self.tempo.usual_s / (self.tempo.unit_s or 1.0)
+        few = worth_carrying(self.facts, apart, self.tempo.cost.factor, spare)
+        return step if len(few) == len(step.partitions) else self._next(LEAST_EPOCHS_PER_STEP, among=few)
+
+    def _without_shadows(self, step: CatchUp) -> dict[Partition, range]:
+        """The partitions of a step, and what they take, that neither shadows feed nor somebody whom shadows feed."""
+        fed = set(self._fed_by_shadows(step.partitions) if step.shadows else ())
+        for partition, upstream in self.facts.graph.upstream.items():
+            if upstream & fed and partition in step.partitions:
+                fed.add(partition)
+        return {partition: taken for partition, taken in step.partitions.items() if partition not in fed}
 
     def aloft(self, budget_s: float) -> list[CatchUp]:
         """The steps that begin now and run while live epochs go on.
@@ -114,19 +87,25 @@ class StepChoice:
         buffer. Those for whom buffers do not have everything go together. Who is nearly there gets there before the next live
         epoch if there is time, and else with it.
         """
-        near, steps = self.last_stretch, list[CatchUp | None]()
+        near, steps = self.last_stretch, [self.soon(budget_s)]
         waiting = [partition for partition in behind(self.facts) if partition not in self.flying]
         if near is not None:
-            waiting = [partition for partition in waiting if partition not in near.partitions]
-            is_soon = self.tempo.cost.overhead_s + near.longest * self.epoch_s(near) <= budget_s
-            steps.append(near if is_soon else None)
+            # Nor do others take the time of those who are nearly there.
+            taken = {self.facts.standing[partition].node for partition in near.partitions}
+            waiting = [partition for partition in waiting if self.facts.standing[partition].node not in taken]
         depth = depths(self.facts, self.flying.union(waiting))
         convoy = self._convoy(depth)
         if not self.facts.is_buffering or convoy is not None:
             steps.append((convoy or self._aloft(waiting, budget_s)) if waiting and not self.under_way else None)
         else:
             steps += self._by_depth(waiting, depth, budget_s)
-        return [step for step in steps if step is not None]
+        return [step for step in steps if step is not None and step.longest]
+
+    def soon(self, budget_s: float) -> CatchUp | None:
+        """The last stretch, if it ends before the next live epoch is due or hardly later: that waits for it."""
+        near = self.last_stretch
+        is_soon = near is not None and self._takes_s(near) <= budget_s + self.tempo.patience_s
+        return near if is_soon and budget_s > 0 else None
 
     def _by_depth(self, waiting: Iterable[Partition], depth: Mapping[Partition, int], budget_s: float) -> list[CatchUp]:
         """A step for all that are equally far down, and one for those of them whose nodes others need too.
@@ -204,6 +183,9 @@ class StepChoice:
         """How long a step works for each of its epochs."""
         return self.tempo.cost.factor * self.work_s(step)
 
+    def _takes_s(self, step: CatchUp) -> float:
+        return self.tempo.cost.overhead_s + step.longest * self.epoch_s(step)
+
     def work_s(self, step: CatchUp) -> float:
         """How long the busiest node of a step would work for one epoch, were it live."""
         return self.tempo.unit_s * max(loads(self.facts, (*step.partitions, *step.shadows)).values(), default=0.0)
@@ -242,6 +224,39 @@ def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
     return int(min(fitting + 1e-9, MOST_EPOCHS_PER_STEP))
 
 
+def worth_carrying(facts: Facts, near: Mapping[Partition, range], factor: float, spare: float) -> frozenset[Partition]:
+    """Those whom a live epoch takes along: it may take longer by a part of a node's capacity, but for the first.
+
+    Whole queries in the order of what they are worth for what they cost, then what else there is, upstream first.
+    """
+    standing, used, chosen = facts.standing, loads(facts, facts.live), set[Partition]()
+    limit = max(used.values(), default=0.0) + spare
+    alone = {p: loads(facts, [p]) for p in near}
+    extra = {p: {node: load * (1 + factor * len(near[p])) for node, load in mine.items()} for p, mine in alone.items()}
+
+    def cost(group: Iterable[Partition]) -> dict[NodeId, float]:
+        found: dict[NodeId, float] = {}
+        for partition in group:
+            for node, load in extra[partition].items():
+                found[node] = found.get(node, 0.0) + load
+        return found
+
+    missing = ((need.priority, need.partitions - facts.live) for need in facts.graph.queries.values())
+    whole = [(priority, group) for priority, group in missing if group and group <= near.keys()]
+    whole.sort(key=lambda item: -item[0] / max(sum(cost(item[1]).values()), 1e-9))
+    for group in (*(group for _, group in whole), *({p} for p in facts.graph.upstream if p in near)):
+        more = group - chosen
+        above = (other for p in more for other in facts.graph.upstream[p])
+        if any(standing[other].phase is not Phase.LIVE and other not in chosen | group for other in above):
+            continue
+        loaded = cost(more)
+        if not chosen or all(used.get(node, 0.0) + load <= limit for node, load in loaded.items()):
+            chosen |= more
+            for node, load in loaded.items():
+                used[node] = used.get(node, 0.0) + load
+    return frozenset(chosen)
+
+
 def is_pressing(facts: Facts) -> bool:
     """Whether those who are on their way back are worth so much more than those who are live that these may wait for once."""
     working, all_of_them = facts.worth
@@ -258,17 +273,23 @@ def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo, budget_s: float) -> 
     """How many epochs each may take in a step that runs while live epochs go on.
 
     A node without live partitions has its whole time for it; where there are some, the tasks of the next live epoch, which is
-    due after the budget, may have to wait for it. There, steps are short, and do not cost less for taking several epochs.
+    due after the budget, may have to wait for it. There, steps are short, and do not cost less for taking several epochs; one
+    that ends before the live epoch begins makes room for the next one.
     """
     live = loads(facts, facts.live)
     each = loads(facts, (*step.partitions, *step.shadows))
     room_s = {node: budget_s + tempo.patience_s if live.get(node) else FLIGHT_INTERVALS * tempo.interval_s for node in each}
     factors = {node: max(CAUTION, tempo.cost.factor) if live.get(node) else tempo.cost.factor for node in each}
     fitting = {node: room_s[node] / max(used * tempo.unit_s * factors[node], 1e-9) for node, used in each.items()}
+    early_s = budget_s - tempo.cost.overhead_s
+    taking_s = {node: max(used * tempo.unit_s * tempo.cost.factor, 1e-9) for node, used in each.items() if live.get(node)}
+    early = {node: int(early_s / each_s) for node, each_s in taking_s.items() if early_s >= each_s}
+    usual = {node: max(LEAST_EPOCHS_PER_STEP, int(min(count, MOST_EPOCHS_PER_STEP))) for node, count in fitting.items()}
+    nodes = {partition: facts.standing[partition].node for partition in step.partitions}
     return {
-        partition: max(LEAST_EPOCHS_PER_STEP, int(min(fitting.get(node, 0.0), MOST_EPOCHS_PER_STEP)))
-        for partition in step.partitions
-        if (node := facts.standing[partition].node) is not None
+        partition: min(usual.get(node, LEAST_EPOCHS_PER_STEP), early.get(node, MOST_EPOCHS_PER_STEP))
+        for partition, node in nodes.items()
+        if node is not None
     }
 
 
@@ -311,8 +332,3 @@ def is_void(step: CatchUp, nodes: Collection[NodeId], before: Facts, now: Facts)
     """Whether a partition of a step that ran meanwhile, or one of its nodes, has been lost since it was begun."""
     moved = any(now.standing[partition] != before.standing[partition] for partition in step.partitions)
     return moved or not now.capacity.keys() >= set(nodes)
-
-
-def is_losing(step: CatchUp, before: Facts, now: Facts) -> bool:
-    """Whether live epochs went on as fast as a step that ran meanwhile, so that no such step would ever meet the head."""
-    return LEAST_EPOCHS_PER_STEP <= step.longest <= now.head - before.head

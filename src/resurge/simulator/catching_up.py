@@ -10,7 +10,8 @@ from resurge.model.names import NodeId
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.step_choice import StepChoice, StepCost, Tempo, is_losing, is_void
+from resurge.protocols.step_choice import StepChoice, is_void
+from resurge.protocols.tempo import Race, StepCost, Tempo
 from resurge.simulator.journal import Commit
 from resurge.simulator.world import Job, Shown, Task
 
@@ -53,15 +54,15 @@ class CatchingUp:
         self.cost = StepCost(driver.timing.job_overhead_s)
         self.taken = 0
         self.flights: list[Flight] = []
-        self.is_losing = False
+        self.race = Race()
         self.considered: Facts | None = None
 
     def choice(self) -> StepChoice:
         """What can be done next, as far as is known now."""
         driver, timing = self.driver, self.driver.timing
-        is_concurrent = driver.options.is_concurrent and not self.is_losing
         unit_s = timing.interval_s * timing.headroom
         pace = driver.pace
+        is_concurrent = driver.options.is_concurrent and not self.race.is_lost
         tempo = Tempo(timing.interval_s, pace.took_s, pace.normal_s, self.cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: shadow.cursor for partition, shadow in driver.shadows.items()}
         under_way = [flight.step for flight in self.flights]
@@ -92,7 +93,7 @@ class CatchingUp:
             return True
         if budget_s is not None and choice.is_aloft(budget_s):
             self._launch(choice.aloft(budget_s))
-            return False
+            return (yield from self._wait_for(choice.soon(budget_s), budget_s + 2 * choice.tempo.patience_s))
         if self.flights:
             return False
 
@@ -125,7 +126,16 @@ class CatchingUp:
             took_s, restore_s = self.driver.world.duration_s(job, self.driver.spans_s(job))
             flight = Flight(step, self.driver.facts, job, self.driver.env.now, restore_s)
             self.flights.append(flight)
+            self.race = self.race.begun(step, self.driver.facts)
             self.driver.env.process(self._fly(flight, took_s))
+
+    def _wait_for(self, step: CatchUp | None, longest_s: float) -> Steps:
+        """Let a step that will be over soon end before the next live epoch begins; False if there is none, or it takes too long."""
+        until_s = self.driver.env.now + longest_s
+        awaited = [flight for flight in self.flights if flight.step is step]
+        while any(flight.ended_s is None for flight in awaited) and self.driver.env.now < until_s:
+            yield self.driver.env.timeout(self.driver.timing.poll_s)
+        return bool(awaited) and self.land()
 
     def _fly(self, flight: Flight, took_s: float) -> Steps:
         yield self.driver.env.timeout(took_s)
@@ -147,7 +157,6 @@ class CatchingUp:
         if is_lost or flight.is_void(self.driver.facts) or flight.ended_s is None:
             self.driver.observe()
             return
-        self.is_losing = self.is_losing or is_losing(flight.step, flight.before, self.driver.facts)
         shown = self.driver.world.run(flight.job)
         self.driver.adopt(flight.job)
         self.driver.restore_s = flight.restore_s
@@ -203,7 +212,7 @@ class CatchingUp:
         if not self.driver.catching_up():
             self.driver.shadows.clear()
             self.driver.world.shadows.clear()
-            self.is_losing = False
+            self.race = Race()
         self.driver.story.catch_up(
             self.driver.env.now, took_s, step, before, self.driver.facts, restore_s=self.driver.restore_s, is_joined=is_midway
         )

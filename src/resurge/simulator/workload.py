@@ -36,13 +36,8 @@ class Workload:
     key_groups: int
     reading_cost: float = 0.0
     queries_shown_by: Mapping[Partition, tuple[str, ...]] = field(default_factory=dict)
-    levels: Mapping[Partition, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        levels: dict[Partition, int] = {}
-        for partition, above in self.graph.upstream.items():
-            levels[partition] = 1 + max((levels[other] for other in above), default=0)
-        object.__setattr__(self, "levels", levels)
         shown_by: dict[Partition, tuple[str, ...]] = {}
         for query, partition in self.outputs.items():
             shown_by[partition] = (*shown_by.get(partition, ()), query)

@@ -214,13 +214,17 @@ class World:
     def duration_s(self, job: Job, spans_s: Mapping[int, float]) -> tuple[float, float]:
         """How long a job takes, and how much of that is restoring: on each level the slowest node decides."""
         all_spans_s = sum(spans_s[epoch] for epoch in job.epochs)
-        reading = self.workload.reading_cost * self._worked_s(all_spans_s) / max(1, len(job.nodes))
-        work_s: dict[int, dict[NodeId, float]] = {0: dict.fromkeys(job.nodes, reading)}
+        upstream = self.workload.graph.upstream
+        readers = [task for task in job.tasks if not upstream[task.partition]]
+        read_s = sum(spans_s[epoch] for epoch in job.epochs if any(task.takes(epoch) for task in readers))
+        reading = self.workload.reading_cost * self._worked_s(read_s) / max(1, len(job.nodes))
+        levels = self.workload.graph.levels
+        work_s: dict[int, dict[NodeId, float]] = {-1: dict.fromkeys(job.nodes, reading)}
         restore_bytes: dict[NodeId, float] = {}
         for task in job.tasks:
             everything = task.cursor < job.epochs[0] and task.until >= job.epochs[-1]
             span_s = all_spans_s if everything else sum(spans_s[epoch] for epoch in job.epochs if task.takes(epoch))
-            level = work_s.setdefault(self.workload.levels[task.partition], {})
+            level = work_s.setdefault(levels[task.partition], {})
             level[task.node] = level.get(task.node, 0.0) + self.workload.costs[task.partition] * self._worked_s(span_s)
             if task.begins_anew:
                 restore_bytes[task.node] = restore_bytes.get(task.node, 0.0) + self.workload.state_bytes(task.partition)

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from resurge.telemetry import metrics
 from resurge.telemetry.events import (
     CatchUpFinished,
     EpochFinished,
     Event,
+    JobStarted,
     NodeJoined,
     NodeLost,
     NodesKilled,
@@ -16,7 +20,8 @@ from resurge.telemetry.events import (
     RecoveryPlanned,
 )
 
-AVAILABLE_BELOW = 1.2
+AVAILABLE_BELOW = metrics.AVAILABLE_BELOW
+TOUCHING_S = 1e-6
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,14 @@ class Outage:
     query: str
     from_s: float
     to_s: float | None
+
+
+class Gap(NamedTuple):
+    """A time during which a part of a query was not available: the share of its partitions, or all of it."""
+
+    from_s: float
+    to_s: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -98,21 +111,22 @@ def figures(events: Sequence[Event], until_s: float | None = None) -> RecoveryFi
     priorities = _queries(events)
     failed = {outage.query for outage in lasting}
     back = [outage.to_s for outage in lasting if outage.to_s is not None]
-    gaps = {query: unavailable(events, query, began, end_s) for query in priorities}
-    returns = {query: max((to for _, to in gaps[query]), default=began) for query in failed}
+    lacking = gaps(events, began, end_s)
+    returns = {query: max((gap.to_s for gap in lacking[query]), default=began) for query in failed}
     after = [event for event in events if event.at_s >= began]
     seen = next((event.at_s for event in after if isinstance(event, NodeLost)), None)
     planned = next((event.at_s for event in after if isinstance(event, RecoveryPlanned)), None)
     steps = [event for event in after if isinstance(event, CatchUpFinished)]
     restore_s = sum(step.restore_s for step in steps)
-    first_available = min((min(to for _, to in gaps[q]) for q in failed if gaps[q] and gaps[q][0][1] < end_s), default=None)
+    regained = [_first_end_s(lacking[query]) for query in failed if lacking[query]]
+    first_available = min((moment for moment in regained if moment < end_s), default=None)
     is_over = bool(returns) and max(returns.values()) < end_s
     return RecoveryFigures(
         min(back) - began if back else None,
         max(back) - began if lasting and len(back) == len(lasting) else None,
         first_available - began if first_available is not None else None,
         max(returns.values()) - began if is_over else None,
-        sum(priorities[query] * sum(to - since for since, to in gaps[query]) for query in priorities),
+        sum(priorities[query] * gap.share * (gap.to_s - gap.from_s) for query in priorities for gap in lacking[query]),
         seen - began if seen is not None else None,
         planned - began if planned is not None else None,
         restore_s,
@@ -121,26 +135,84 @@ def figures(events: Sequence[Event], until_s: float | None = None) -> RecoveryFi
     )
 
 
-def unavailable(
-    events: Sequence[Event], query: str, from_s: float, to_s: float, step_s: float = 0.5
-) -> list[tuple[float, float]]:
-    """When a query was not available: down, without output, or with an average relative latency of 1.2 or more."""
-    points = relative_latencies(events).get(query, [])
-    lasting = [outage for outage in outages(events) if outage.query == query]
-    if lasting:
-        # What a query that went down showed before the failure says nothing of what it is like when it is back.
-        points = [point for point in points if point.at_s >= from_s]
+def _first_end_s(lacking: Sequence[Gap]) -> float:
+    """When the first stretch of gaps without a pause between them ended."""
+    end_s = lacking[0].to_s
+    for gap in lacking[1:]:
+        if gap.from_s > end_s + TOUCHING_S:
+            break
+        end_s = gap.to_s
+    return end_s
+
+
+def gaps(events: Sequence[Event], from_s: float, to_s: float, step_s: float = 0.5) -> dict[str, list[Gap]]:
+    """For each query, when it was not available, or not wholly: down, without output, or with a relative latency of 1.2 or more.
+
+    Latencies are averages over two and a half epochs. A query of several partitions shows what those of them that are up have;
+    its latency is then that of the epochs.
+    """
+    own, common, down = relative_latencies(events), _relative_epochs(events), _down(events)
+    groups = max((event.key_groups for event in events if isinstance(event, JobStarted)), default=1)
     window_s = 2.5 * _epoch_length_s(events, from_s)
-    found: list[tuple[float, float]] = []
-    moment = from_s
-    while moment < to_s:
-        is_down = any(o.from_s <= moment and (o.to_s is None or moment < o.to_s) for o in lasting)
-        recent = [point.value for point in points if moment - window_s <= point.at_s <= moment]
-        if is_down or not recent or sum(recent) / len(recent) >= AVAILABLE_BELOW:
-            until = min(moment + step_s, to_s)
-            found = [*found[:-1], (found[-1][0], until)] if found and found[-1][1] == moment else [*found, (moment, until)]
-        moment += step_s
+    moments: list[float] = np.arange(from_s, to_s, step_s).tolist()
+    found: dict[str, list[Gap]] = {}
+    for query in _queries(events):
+        changes = down.get(query, [])
+        points = own.get(query, []) if groups == 1 else common
+        if changes and groups == 1:
+            # What a query that went down showed before the failure says nothing of what it is like when it is back.
+            points = [point for point in points if point.at_s >= from_s]
+        is_late = _late(points, moments, window_s)
+        lacking = [0, *(count for _, count in changes)]
+        counts = [lacking[index] for index in np.searchsorted([at_s for at_s, _ in changes], moments, side="right")]
+        shares = [1.0 if late or count >= groups else count / groups for late, count in zip(is_late, counts, strict=True)]
+        found[query] = _merged(moments, shares, step_s, to_s)
     return found
+
+
+def _late(points: metrics.Series, moments: Sequence[float], window_s: float) -> list[bool]:
+    """For each moment, whether the average of what was shown shortly before is too high, or nothing was."""
+    at_s = [point.at_s for point in points]
+    sums = np.concatenate(([0.0], np.cumsum([point.value for point in points])))
+    low = np.searchsorted(at_s, np.asarray(moments) - window_s, side="left")
+    high = np.searchsorted(at_s, moments, side="right")
+    return [bool(b <= a or (sums[b] - sums[a]) / (b - a) >= AVAILABLE_BELOW) for a, b in zip(low, high, strict=True)]
+
+
+def _merged(moments: Iterable[float], shares: Iterable[float], step_s: float, to_s: float) -> list[Gap]:
+    found: list[Gap] = []
+    for moment, share in zip(map(float, moments), shares, strict=True):
+        until = min(moment + step_s, to_s)
+        if found and found[-1].share == share and abs(found[-1].to_s - moment) < step_s / 2:
+            found[-1] = found[-1]._replace(to_s=until)
+        elif share:
+            found.append(Gap(moment, until, share))
+    return found
+
+
+def _down(events: Iterable[Event]) -> dict[str, list[tuple[float, int]]]:
+    """For each query, how many of its partitions were down from when on."""
+    down: dict[str, set[str]] = {}
+    found: dict[str, list[tuple[float, int]]] = {}
+    for event in events:
+        if isinstance(event, QueriesChanged):
+            for name in event.down:
+                down.setdefault(query_of(name), set()).add(name)
+            for name in event.back:
+                down.setdefault(query_of(name), set()).discard(name)
+            for query in {query_of(name) for name in (*event.down, *event.back)}:
+                found.setdefault(query, []).append((event.at_s, len(down[query])))
+    return found
+
+
+def _relative_epochs(events: Sequence[Event]) -> metrics.Series:
+    """The latency of live epochs over its median before the failure."""
+    points = [metrics.Point(epoch.at_s, epoch.at_s - epoch.arrival_s) for epoch in metrics.finished_epochs(events)]
+    began = failure_s(events)
+    before = metrics.spread(point.value for point in points if began is None or point.at_s < began)
+    if before is None or before.p50 <= 0:
+        return []
+    return [metrics.Point(point.at_s, point.value / before.p50) for point in points]
 
 
 def _epoch_length_s(events: Iterable[Event], before_s: float) -> float:
@@ -194,15 +266,18 @@ def join_ratio(events: Sequence[Event]) -> float | None:
     return max(highest, default=None)
 
 
-def available_queries(events: Sequence[Event], step_s: float = 1.0) -> list[tuple[float, int]]:
-    """How many queries were available at each moment after the failure."""
+def available_queries(events: Sequence[Event], step_s: float = 1.0) -> list[tuple[float, float]]:
+    """How many queries were available at each moment after the failure; one of which half was counts for half."""
     began = failure_s(events)
     if began is None:
         return []
     end_s = max(event.at_s for event in events)
-    gaps = [unavailable(events, query, began, end_s) for query in _queries(events)]
-    moments = [began + step_s * index for index in range(int((end_s - began) / step_s) + 1)]
-    return [(m - began, sum(not any(since <= m < to for since, to in mine) for mine in gaps)) for m in moments]
+    lacking = gaps(events, began, end_s)
+    moments = np.arange(0.0, end_s - began, step_s)
+    found = np.full(len(moments), float(len(lacking)))
+    for gap in (gap for mine in lacking.values() for gap in mine):
+        found[(moments >= gap.from_s - began) & (moments < gap.to_s - began)] -= gap.share
+    return [(float(moment), round(float(count), 3)) for moment, count in zip(moments, found, strict=True)]
 
 
 def node_changes(events: Iterable[Event]) -> list[tuple[float, int, str]]:

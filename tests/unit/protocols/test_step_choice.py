@@ -7,14 +7,12 @@ from resurge.protocols.catch_up import CatchUp, Coverage, next_step
 from resurge.protocols.recovery import Facts, Phase, QueryNeed
 from resurge.protocols.step_choice import (
     StepChoice,
-    StepCost,
-    Tempo,
     epochs_beside,
     epochs_per_step,
     has_room,
-    is_losing,
     is_void,
 )
+from resurge.protocols.tempo import Race, StepCost, Tempo
 from tests.unit.protocols.test_catch_up import after, lost_and_scheduled
 from tests.unit.protocols.test_recovery import LONE, N1, N2, N3, N4, A, B, C, whole
 
@@ -64,13 +62,15 @@ def test_what_is_far_behind_catches_up_while_live_epochs_go_on() -> None:
 
 
 def test_the_last_stretch_is_taken_with_a_live_epoch() -> None:
-    """Two epochs are left: no flight is worth it unless it lands before the next epoch is due."""
+    """Two epochs are left: no flight is worth it unless it lands before the next epoch is due, or hardly later."""
     asked = choice(behind(2), QUIET)
-    assert asked.aloft(1.0) == []
+    assert asked.aloft(0.5) == []
+    assert asked.soon(0.5) is None
     beside = asked.beside()
     assert beside is not None
     assert beside.partitions == {B: range(6, 8)}
-    assert asked.aloft(3.0) == [beside]
+    assert asked.aloft(1.2) == [beside]
+    assert asked.soon(1.2) is beside
 
 
 def test_where_jobs_run_one_by_one_steps_fit_between_two_epochs() -> None:
@@ -119,13 +119,21 @@ def test_a_step_is_void_once_its_partition_or_node_is_gone() -> None:
     assert is_void(step, [N4], before, moved)
 
 
-def test_a_step_that_live_epochs_outran_is_losing() -> None:
-    """It took three epochs: while two passed it came nearer, while three passed it did not."""
-    before = behind(3)
-    step = choice(before, QUIET).whole
+def test_steps_have_lost_when_several_in_a_row_began_no_nearer_to_the_head() -> None:
+    """One that gained makes good for those that did not."""
+    step = choice(behind(4), QUIET).whole
     assert step is not None
-    assert not is_losing(step, before, replace(before, head=before.head + 2))
-    assert is_losing(step, before, replace(before, head=before.head + 3))
+
+    def is_lost(*lags: int) -> bool:
+        race = Race()
+        for lag in lags:
+            race = race.begun(step, behind(lag))
+        return race.is_lost
+
+    assert is_lost(4, 4, 5, 5)
+    assert not is_lost(4, 4, 5)
+    assert not is_lost(4, 4, 5, 4, 4, 4)
+    assert not is_lost(9, 8, 7, 6, 5)
 
 
 def test_short_steps_tell_of_the_overhead_and_long_ones_of_the_work() -> None:

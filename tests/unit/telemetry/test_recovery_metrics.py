@@ -1,6 +1,7 @@
 """What a failure cost, computed from events."""
 
 import pytest
+from msgspec.structs import replace
 
 from resurge.telemetry import recovery_metrics
 from resurge.telemetry.events import (
@@ -55,13 +56,23 @@ def test_relative_latency_is_over_the_median_before_the_kill() -> None:
 
 def test_a_query_that_is_back_is_available_only_when_its_latency_is_normal() -> None:
     """b is back at 16 s, but what it shows late is in the average of the next two and a half epochs."""
-    gaps = recovery_metrics.unavailable(story(), "b", 10.0, 30.0)
-    assert len(gaps) == 1
-    assert gaps[0][0] == pytest.approx(10.5, abs=0.5)
-    assert 18.0 <= gaps[0][1] <= 19.0
+    [gap] = recovery_metrics.gaps(story(), 10.0, 30.0)["b"]
+    assert gap.from_s == pytest.approx(10.5, abs=0.5)
+    assert 18.0 <= gap.to_s <= 19.0
     found = recovery_metrics.figures(story())
-    assert found.outage_area == pytest.approx(5 * (gaps[0][1] - gaps[0][0]))
-    assert found.all_available_s == pytest.approx(gaps[0][1] - 10.0)
+    assert found.outage_area == pytest.approx(5 * (gap.to_s - gap.from_s))
+    assert found.all_available_s == pytest.approx(gap.to_s - 10.0)
+
+
+def test_a_query_of_which_a_part_is_down_is_available_in_part() -> None:
+    """Of b's two partitions one is down from 10.5 to 16 s; all rows that come are shown as soon as ever."""
+    told = [replace(event, key_groups=2) if isinstance(event, JobStarted) else event for event in story()]
+    lacking = recovery_metrics.gaps(told, 10.0, 30.0)
+    assert lacking["a"] == []
+    [gap] = lacking["b"]
+    assert gap == (pytest.approx(10.5), pytest.approx(16.0), 0.5)
+    assert recovery_metrics.figures(told).outage_area == pytest.approx(5 * 0.5 * 5.5)
+    assert dict(recovery_metrics.available_queries(told))[3.0] == 1.5
 
 
 def test_queries_that_never_went_down_are_compared_with_themselves() -> None:

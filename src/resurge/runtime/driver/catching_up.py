@@ -12,7 +12,8 @@ from resurge.model.names import NodeId
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.step_choice import StepChoice, StepCost, Tempo, is_losing, is_void
+from resurge.protocols.step_choice import StepChoice, is_void
+from resurge.protocols.tempo import Race, StepCost, Tempo
 from resurge.runtime.driver.failures import raise_failure
 from resurge.runtime.driver.job_plans import Work, buffered_groups, catch_up_work, joined, live_work
 from resurge.runtime.driver.outputs import without_rows
@@ -63,16 +64,16 @@ class CatchingUp:
     replays: int = 0
     taken: int = 0
     flights: list[Flight] = field(default_factory=list)
-    is_losing: bool = False
+    race: Race = field(default_factory=Race)
     considered: Facts | None = None
 
     def choice(self) -> StepChoice:
         """What can be done next, as far as is known now."""
         engine, options = self.engine, self.engine.options
         cost = self.cost or StepCost(engine.attempt_s / 2)
-        is_concurrent = engine.runner.is_concurrent and not self.is_losing
         unit_s = options.interval_s * options.headroom
         pace = engine.pace
+        is_concurrent = engine.runner.is_concurrent and not self.race.is_lost
         tempo = Tempo(options.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, self.taken)
         shadows = {partition: version.cursor for partition, version in engine.versions.shadows.items()}
         facts, coverage = engine.membership.with_costs(engine.facts), engine.versions.coverage()
@@ -101,7 +102,7 @@ class CatchingUp:
             return True
         if budget_s is not None and choice.is_aloft(budget_s):
             self._launch(choice.aloft(budget_s))
-            return False
+            return self._wait_for(choice.soon(budget_s), budget_s + 2 * choice.tempo.patience_s)
         if self.flights or choice.between(budget_s) is None:
             return False
 
@@ -141,7 +142,15 @@ class CatchingUp:
             chosen = self._work(step)
             flight = Flight(step, engine.facts, engine.planned(chosen, {}), chosen)
             self.flights.append(flight)
+            self.race = self.race.begun(step, engine.facts)
             threading.Thread(target=flight.run, args=(engine.runner,), daemon=True).start()
+
+    def _wait_for(self, step: CatchUp | None, longest_s: float) -> bool:
+        """Let a step that will be over soon end before the next live epoch begins; False if there is none, or it takes too long."""
+        awaited = [flight for flight in self.flights if flight.step is step]
+        for flight in awaited:
+            flight.ended.wait(longest_s)
+        return bool(awaited) and self.land()
 
     def buffers_in_use(self) -> set[str]:
         """The files that steps under way may still read."""
@@ -175,7 +184,6 @@ class CatchingUp:
             elif not flight.is_void(engine.facts):
                 _explain(flight, failed)
             return
-        self.is_losing = self.is_losing or is_losing(flight.step, flight.before, engine.facts)
         reports = flight.reports or []
         engine.adopt(flight.plan, flight.chosen, reports)
         self._commit(flight.step, reports, flight.took_s, sum(map(len, flight.chosen.replays.values())))
@@ -214,11 +222,20 @@ class CatchingUp:
 
     def _work(self, step: CatchUp) -> Work:
         engine = self.engine
-        inputs = [(engine.ledger.work(epoch), engine.ledger.splits(epoch)) for epoch in step.epochs]
+        read = self._read_again(step)
+        inputs = [(engine.ledger.work(epoch), engine.ledger.splits(epoch) if epoch in read else []) for epoch in step.epochs]
         after = self._after(step)
         chosen = catch_up_work(engine.facts, after, engine.versions, step, inputs)
         self.replays = sum(map(len, chosen.replays.values()))
         return replace(chosen, buffered=self._buffered(after))
+
+    def _read_again(self, step: CatchUp) -> set[int]:
+        """The epochs whose input somebody needs: not those who only follow others, nor queries of the sources that have it."""
+        program, shown = self.engine.program, self.engine.ledger.shown_by_sources
+        fed = {operator for operator in program.partitioned_operators() if program.reads_sources(operator)}
+        taken = [*step.partitions.items(), *step.shadows.items()]
+        again = {epoch for partition, epochs in taken if partition.operator in fed for epoch in epochs}
+        return again | {epoch for epoch in step.epochs if epoch > shown}
 
     def commit_joined(self, step: CatchUp, reports: list[SlotReport], epoch: int, took_s: float) -> None:
         """The part of a live epoch's job that was a step of catching up."""
@@ -239,7 +256,7 @@ class CatchingUp:
         engine.story.before = before
         if not engine.facts.of_phase(Phase.CATCHING_UP):
             engine.versions.shadows.clear()
-            self.is_losing = False
+            self.race = Race()
         engine.story.changed(before, engine.facts)
         engine.story.catch_up(engine, step, took)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Graph, Phase, QueryNeed
-from resurge.scheduling import Strategy, after_loss, schedule
+from resurge.scheduling import Strategy, after_loss, everything_down, schedule, spread
 
 CHEAP, DEAR, LARGE, ABOVE = (Partition(name, KeyGroup(0)) for name in ("cheap", "dear", "large", "above"))
 N1, N2, N3 = (NodeId(name) for name in ("n1", "n2", "n3"))
@@ -68,3 +68,25 @@ def test_blocking_waits_for_as_many_nodes_as_there_were() -> None:
     eager = schedule(lost, replace(STRATEGY, name="eager"))
     assert not eager.of_phase(Phase.DOWN, Phase.STALLED)
     assert min(eager.free().values()) == 0
+
+
+def test_a_level_is_shared_out_among_all_nodes() -> None:
+    """Two windows and what maintains each: a node with both windows would work while the other waits, and the reverse."""
+    windows = [Partition("window", KeyGroup(group)) for group in range(2)]
+    counts = [Partition("count", KeyGroup(group)) for group in range(2)]
+    upstream = {**{p: frozenset[Partition]() for p in windows}, **{p: frozenset(windows) for p in counts}}
+    graph = Graph(upstream, {"count": QueryNeed(1, frozenset(upstream))})
+    costs = {**dict.fromkeys(windows, 0.4), **dict.fromkeys(counts, 0.3)}
+    facts = replace(everything_down(graph, {N1: 1.0, N2: 1.0}, 0, 0, {}), costs=costs)
+    planned = schedule(facts, STRATEGY)
+    assert {planned.standing[p].node for p in windows} == {N1, N2}
+    assert {planned.standing[p].node for p in counts} == {N1, N2}
+
+
+def test_what_finds_no_room_is_left_out_or_overfills() -> None:
+    """Three partitions of 0.6 on two nodes of 1."""
+    three = [Partition("large", KeyGroup(group)) for group in range(3)]
+    facts = everything_down(Graph(dict.fromkeys(three, frozenset()), {}), {N1: 1.0, N2: 1.0}, 0, 0, {})
+    facts = replace(facts, costs=dict.fromkeys(three, 0.6))
+    assert len(spread(facts, three, facts.capacity)) == 2
+    assert len(spread(facts, three, facts.capacity, overfills=True)) == 3

@@ -12,6 +12,11 @@ from resurge.errors import ClusterError
 from resurge.telemetry.events import Event
 
 OVERHEAD = "overhead"
+FEW_NODES = 100
+FIGURES_HELP = (
+    "Separated by commas: strategies, places, kills, turns, overload, overhead; or all. Unless told: strategies; or, where it "
+    "takes seconds (simulated, up to 100 nodes), all."
+)
 
 
 def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
@@ -21,9 +26,7 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     simulated: Annotated[bool, typer.Option("--simulated", help="In virtual time, with the same protocol and planner.")] = False,
     partitions: Annotated[int, typer.Option(min=15, help="Partitions, when simulated.")] = 15,
     strategies: Annotated[str, typer.Option(help="Separated by commas.")] = "incremental,blocking,eager,source-replay,best-case",
-    figures: Annotated[
-        str, typer.Option(help="Separated by commas: strategies, places, kills, turns, overload, overhead; or all.")
-    ] = "strategies",
+    figures: Annotated[str | None, typer.Option(help=FIGURES_HELP)] = None,
     gap: Annotated[float, typer.Option(min=0, help="Seconds between two kills; 0 kills at once.")] = 0.0,
     arrive_from: Annotated[float, typer.Option(min=0, help="First replacement starts so many seconds after the failure.")] = 10.0,
     arrive_to: Annotated[float, typer.Option(min=0, help="Last replacement, at the latest.")] = 80.0,
@@ -43,7 +46,8 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     moments = experiment.arrivals(kill, seed, arrive_from, arrive_to, arrivals)
     staged = Staging(nodes, kill, moments, gap, chosen=_chosen("strategy", strategies, STRATEGIES)).figures()
     known = [*staged] if simulated else [*staged, OVERHEAD]
-    drawn = _chosen("figure", ",".join(known) if figures == "all" else figures, [*staged, OVERHEAD])
+    wanted = figures or ("all" if simulated and nodes <= FEW_NODES else next(iter(staged)))
+    drawn = _chosen("figure", ",".join(known) if wanted == "all" else wanted, [*staged, OVERHEAD])
     if simulated and OVERHEAD in drawn:
         raise ClusterError("the overhead figures are measured on Spark; leave out --simulated or the figure overhead")
     scenes = {figure: staged[figure] for figure in drawn if figure != OVERHEAD}
@@ -67,6 +71,9 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     for figure, summary in tables.items():
         Console().print(_table(heading if figure == "strategies" else figure, summary))
     Console().print(f"written to {out.resolve()}", soft_wrap=True)
+    left = [figure for figure in known if figure not in drawn]
+    if figures is None and left:
+        Console(stderr=True).print(f"not drawn: {', '.join(left)}; ask for them with --figures", soft_wrap=True)
 
 
 def _overhead(out: Path, tell: Callable[[str], None]) -> None:

@@ -18,6 +18,7 @@ MOST_FLIGHTS = 4
 CAUTION = 1.5
 CARRIED = 0.4
 """A live epoch that takes others along who are nearly there may become longer by this part of what it usually takes."""
+EARLY = 0.5
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
@@ -178,6 +179,11 @@ class StepChoice:
         if has_room(tempo, self.epoch_s(step)):
             return None
         return self._at_most(epochs_beside(facts, step, tempo.patience_s / (tempo.unit_s or 1.0)))
+
+    def is_early(self, budget_s: float) -> bool:
+        """Whether the next live epoch does not wait until it is due, because it takes somebody along."""
+        is_near = self.tempo.is_concurrent and budget_s <= EARLY * self.tempo.interval_s
+        return is_near and self.last_stretch is not None and not self.is_pressing
 
     def epoch_s(self, step: CatchUp) -> float:
         """How long a step works for each of its epochs."""

@@ -10,7 +10,7 @@ from resurge.model.names import NodeId
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.step_choice import StepChoice, is_void
+from resurge.protocols.step_choice import EARLY, StepChoice, is_void
 from resurge.protocols.tempo import Race, StepCost, Tempo
 from resurge.simulator.journal import Commit
 from resurge.simulator.world import Job, Shown, Task
@@ -56,6 +56,7 @@ class CatchingUp:
         self.flights: list[Flight] = []
         self.race = Race()
         self.considered: Facts | None = None
+        self.awaited: Facts | None = None
 
     def choice(self) -> StepChoice:
         """What can be done next, as far as is known now."""
@@ -110,6 +111,14 @@ class CatchingUp:
         self.taken += taken[0].longest
         self.commit(taken[0], shown, self.driver.env.now - began_s)
         return True
+
+    def is_early(self, left_s: float) -> bool:
+        """Whether the next live epoch begins before it is due; asked once as long as nothing changes."""
+        facts = self.driver.facts
+        if left_s > EARLY * self.driver.timing.interval_s or self.awaited is facts or not self.driver.catching_up():
+            return False
+        self.awaited = facts
+        return self.choice().is_early(left_s)
 
     def go_on(self) -> None:
         """Let steps begin with a live epoch."""

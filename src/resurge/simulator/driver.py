@@ -275,7 +275,8 @@ class Driver:
             if self.catching_up():
                 has_stepped = yield from self.behind.step(left_s)
                 self.observe()
-            if wait_s(began_s, self.env.now, interval_s) <= 0:
+            due_s = wait_s(began_s, self.env.now, interval_s)
+            if due_s <= 0 or self.behind.is_early(due_s):
                 return
             if not has_stepped:
                 yield self.env.timeout(min(left_s, self.timing.poll_s))

@@ -225,3 +225,31 @@ def test_who_is_nearly_there_joins_the_epoch_while_others_go_on() -> None:
     assert [step.partitions.keys() for step in apart.aloft(0.0)] == [{LONE}]
     shared = StepChoice(returning(30, {B: 29, LONE: 8}, {B: N1, LONE: N1}), ALL_BUFFERED, {}, QUIET)
     assert shared.beside() is None
+
+
+def test_a_live_epoch_takes_along_what_is_worth_most_as_far_as_it_can() -> None:
+    """b and lone are both one behind, on nodes that are full for one epoch: lone alone, if it is worth more for what it costs."""
+    facts = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
+    facts = replace(facts, costs={A: 0.5, B: 0.9, C: 0.0, LONE: 0.9})
+    patient, busy = (replace(QUIET, usual_s=seconds) for seconds in (5.0, 1.0))
+    both = StepChoice(facts, ALL_BUFFERED, {}, patient).beside()
+    assert both is not None
+    assert both.partitions.keys() == {B, LONE}
+    for priority, first in ((9, LONE), (1, B)):
+        queries = {"b/0": QueryNeed(3, frozenset((A, B))), "lone/0": QueryNeed(priority, frozenset((LONE,)))}
+        queries |= {"a/0": QueryNeed(20, frozenset((A,)))}
+        valued = replace(facts, graph=replace(facts.graph, queries=queries))
+        one = StepChoice(valued, ALL_BUFFERED, {}, busy).beside()
+        assert one is not None
+        assert one.partitions.keys() == {first}
+
+
+def test_what_shadows_feed_is_not_taken_along_with_what_needs_none() -> None:
+    """Nothing of a is buffered for b; lone reads its own input."""
+    facts = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
+    joined = StepChoice(facts, {}, {A: 28}, QUIET).beside()
+    assert joined is not None
+    assert (joined.partitions.keys(), joined.shadows) == ({LONE}, {})
+    alone = StepChoice(returning(30, {B: 29}, {B: N2}), {}, {A: 28}, QUIET).beside()
+    assert alone is not None
+    assert (alone.partitions.keys(), alone.shadows.keys()) == ({B}, {A})

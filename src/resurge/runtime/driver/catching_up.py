@@ -12,7 +12,7 @@ from resurge.model.names import NodeId
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.step_choice import StepChoice, is_void
+from resurge.protocols.step_choice import EARLY, StepChoice, is_void
 from resurge.protocols.tempo import Race, StepCost, Tempo
 from resurge.runtime.driver.failures import raise_failure
 from resurge.runtime.driver.job_plans import Work, buffered_groups, catch_up_work, joined, live_work
@@ -66,6 +66,7 @@ class CatchingUp:
     flights: list[Flight] = field(default_factory=list)
     race: Race = field(default_factory=Race)
     considered: Facts | None = None
+    awaited: Facts | None = None
 
     def choice(self) -> StepChoice:
         """What can be done next, as far as is known now."""
@@ -126,6 +127,14 @@ class CatchingUp:
         self.cost = choice.tempo.cost.after(took_s, step.longest, choice.work_s(step))
         parts = [part for report in reports for part in report.parts]
         self.commit(step, parts, Took(took_s, restore_s(reports), replays, is_joined=False))
+
+    def is_early(self, left_s: float) -> bool:
+        """Whether the next live epoch begins before it is due; asked once as long as nothing changes."""
+        facts = self.engine.facts
+        if left_s > EARLY * self.engine.options.interval_s or self.awaited is facts or not self.engine.catching_up():
+            return False
+        self.awaited = facts
+        return self.choice().is_early(left_s)
 
     def go_on(self) -> None:
         """Let steps begin with a live epoch."""

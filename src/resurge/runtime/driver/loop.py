@@ -40,7 +40,8 @@ def fill(engine: "Engine", began: float, interval_s: float) -> None:
         if not has_stepped and left > 0:
             engine.stopping.wait(min(left, POLL_S))
         engine.observe()
-        if wait_s(began, time.monotonic(), interval_s) <= 0:
+        left = wait_s(began, time.monotonic(), interval_s)
+        if left <= 0 or engine.behind.is_early(left):
             return
 
 

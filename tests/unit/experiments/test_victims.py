@@ -1,0 +1,25 @@
+"""Which nodes a scene kills."""
+
+from resurge.model.names import NodeId
+from resurge.model.scenes import DOWNSTREAM, UPSTREAM, Scene
+from resurge.staging import victims
+from tests.unit.protocols.test_recovery import N1, N2, N3, N4, whole
+
+
+def test_some_query_is_left_alone_whenever_that_can_be() -> None:
+    """Three of four die: what is left is lone's node, because the other query needs three; if two die, either's."""
+    chosen = {tuple(sorted(victims(whole(), Scene("s", "incremental", 3, ()), seed))) for seed in range(20)}
+    assert chosen == {(N1, N2, N3)}
+    assert len({tuple(victims(whole(), Scene("s", "incremental", 2, ()), seed)) for seed in range(20)}) > 1
+
+
+def test_the_same_seed_kills_the_same_nodes() -> None:
+    """And in a place, those with the upper end of the topology come first, or last."""
+
+    def killed(place: str) -> list[NodeId]:
+        scene = Scene("s", "incremental", 2, (), place)
+        assert victims(whole(), scene, 3) == victims(whole(), scene, 3)
+        return sorted(victims(whole(), scene, 3))
+
+    assert killed(UPSTREAM) == [N1, N4]
+    assert killed(DOWNSTREAM) == [N2, N3]

@@ -50,7 +50,7 @@ class FailureStudy:
     longest: float = 1.1
     checkpoint_interval: int = 3
     kill_after_epoch: int = 10
-    watch_s: float = 80.0
+    watch_s: float = 120.0
     settled_epochs: int = 5
     utilisation: float = 0.2
     headroom: float = 0.25

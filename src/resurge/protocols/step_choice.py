@@ -51,9 +51,10 @@ class StepChoice:
         """Whether the next live epoch waits for a step: for one, and no longer than for an interval."""
         return not self.tempo.taken and is_pressing(self.facts)
 
-    def is_aloft(self, budget_s: float | None) -> bool:
-        """Whether steps run while live epochs go on, rather than until the next one is due; None is all the time there is."""
-        return self.tempo.is_concurrent and budget_s is not None and not self.is_pressing
+    @property
+    def is_aloft(self) -> bool:
+        """Whether steps run while live epochs go on, rather than until the next one is due."""
+        return self.tempo.is_concurrent and not self.is_pressing
 
     @cached_property
     def last_stretch(self) -> CatchUp | None:
@@ -182,8 +183,7 @@ class StepChoice:
 
     def is_early(self, budget_s: float) -> bool:
         """Whether the next live epoch does not wait until it is due, because it takes somebody along."""
-        is_near = self.tempo.is_concurrent and budget_s <= EARLY * self.tempo.interval_s
-        return is_near and self.last_stretch is not None and not self.is_pressing
+        return self.is_aloft and budget_s <= EARLY * self.tempo.interval_s and self.last_stretch is not None
 
     def epoch_s(self, step: CatchUp) -> float:
         """How long a step works for each of its epochs."""

@@ -92,7 +92,7 @@ class CatchingUp:
         if choice.whole is None:
             self.driver.stand(recovery.advanced(self.driver.facts, {}))
             return True
-        if budget_s is not None and choice.is_aloft(budget_s):
+        if budget_s is not None and choice.is_aloft:
             self._launch(choice.aloft(budget_s))
             return (yield from self._wait_for(choice.soon(budget_s), budget_s + 2 * choice.tempo.patience_s))
         if self.flights:
@@ -124,7 +124,7 @@ class CatchingUp:
         """Let steps begin with a live epoch."""
         if self.driver.catching_up():
             choice = self.choice()
-            if choice.is_aloft(0.0):
+            if choice.is_aloft:
                 self._launch(choice.aloft(0.0))
 
     def _launch(self, steps: Iterable[CatchUp]) -> None:

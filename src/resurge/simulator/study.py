@@ -43,7 +43,7 @@ class Study:
     node_overhead_s: float = 0.09
     detection_s: float = 0.8
     warm_up_s: float = 20.0
-    after_s: float = 80.0
+    after_s: float = 120.0
 
 
 def simulated_study(

@@ -1,19 +1,16 @@
 """Metrics as pure functions of telemetry: everything that a view, a report or an experiment shows is computed here.
 
-Functions of events make series of points; functions of points (relative latency, availability, outage) do not care which
-events the points came from.
+What failures cost (relative latency, availability, outage) is in `recovery_metrics`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from resurge.telemetry.events import CatchUpFinished, CheckpointFinished, EpochFinished, Event, JobStarted, JobStopped, Warned
-
-AVAILABLE_BELOW = 1.2
 
 
 class Point(NamedTuple):
@@ -37,14 +34,6 @@ class Spread(NamedTuple):
     p50: float
     p99: float
     values: int
-
-
-class Interval(NamedTuple):
-    """Whether a query was available between two moments."""
-
-    start_s: float
-    end_s: float
-    is_available: bool
 
 
 Series = Sequence[Point]
@@ -213,42 +202,6 @@ def rolling(points: Series, length: int) -> list[Band]:
             Band(point.at_s, float(p50), float(p99)) for point, p50, p99 in zip(points[length - 1 :], low, high, strict=True)
         ]
     return bands
-
-
-def relative(points: Series, before_s: float) -> Series:
-    """Latency after a moment as a multiple of the median before it; empty if nothing is known from before."""
-    usual = spread(point.value for point in points if point.at_s < before_s)
-    if usual is None or usual.p50 <= 0:
-        return []
-    return [Point(point.at_s, point.value / usual.p50) for point in points if point.at_s >= before_s]
-
-
-def availability(
-    relative_latency: Series, start_s: float, end_s: float, interval_s: float, threshold: float = AVAILABLE_BELOW
-) -> list[Interval]:
-    """For each interval, whether the average relative latency was below the threshold; a query that shows nothing is not."""
-    if interval_s <= 0:
-        raise ValueError(f"the interval is {interval_s} s; expected more than zero")
-    intervals = []
-    for index in range(int(np.ceil((end_s - start_s) / interval_s))):
-        low, high = start_s + index * interval_s, min(start_s + (index + 1) * interval_s, end_s)
-        shown = [point.value for point in relative_latency if low <= point.at_s < high]
-        intervals.append(Interval(low, high, bool(shown) and sum(shown) / len(shown) < threshold))
-    return intervals
-
-
-def outage_s(intervals: Iterable[Interval]) -> float:
-    """How long a query was not available."""
-    return sum(interval.end_s - interval.start_s for interval in intervals if not interval.is_available)
-
-
-def outage_area(per_query: Mapping[str, Iterable[Interval]], query_priorities: Mapping[str, int]) -> float:
-    """The sum over queries of priority times time not available, in seconds.
-
-    >>> outage_area({"q": [Interval(0, 4, False), Interval(4, 8, True)]}, {"q": 3})
-    12
-    """
-    return sum(query_priorities.get(query, 1) * outage_s(intervals) for query, intervals in per_query.items())
 
 
 def summaries(events: Sequence[Event]) -> list[QuerySummary]:

@@ -20,7 +20,7 @@ from resurge.telemetry.events import (
     RecoveryPlanned,
 )
 
-AVAILABLE_BELOW = metrics.AVAILABLE_BELOW
+AVAILABLE_BELOW = 1.2
 TOUCHING_S = 1e-6
 
 

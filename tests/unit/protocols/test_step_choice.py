@@ -55,7 +55,7 @@ def test_live_epochs_carry_steps_only_where_there_is_no_room_between_them() -> N
 def test_what_is_far_behind_catches_up_while_live_epochs_go_on() -> None:
     """b has a node to itself, so that its whole time is taken; no live epoch carries anything."""
     asked = choice(behind(9), QUIET)
-    assert asked.is_aloft(1.0)
+    assert asked.is_aloft
     [step] = asked.aloft(1.0)
     assert step.partitions == {B: range(6, 15)}
     assert asked.beside() is None
@@ -76,7 +76,7 @@ def test_the_last_stretch_is_taken_with_a_live_epoch() -> None:
 def test_where_jobs_run_one_by_one_steps_fit_between_two_epochs() -> None:
     """Four seconds, less one of overhead, at a quarter of a second an epoch; hardly any time still takes two."""
     asked = choice(behind(16), ALONE)
-    assert not asked.is_aloft(4.0)
+    assert not asked.is_aloft
     steps = [asked.between(4.0), asked.between(0.0), asked.between(None)]
     assert [step.longest for step in steps if step is not None] == [14, 2, 16]
 
@@ -88,7 +88,7 @@ def test_a_live_epoch_waits_for_one_step_when_hardly_anything_is_live() -> None:
     facts = replace(facts, graph=replace(facts.graph, queries=worth))
     asked = choice(facts, QUIET)
     assert asked.is_pressing
-    assert not asked.is_aloft(0.1)
+    assert not asked.is_aloft
     step = asked.between(0.1)
     assert step is not None
     assert step.longest == 16
@@ -98,7 +98,7 @@ def test_a_live_epoch_waits_for_one_step_when_hardly_anything_is_live() -> None:
     assert asked.beside() == asked.whole
     later = choice(facts, replace(QUIET, taken=4))
     assert not later.is_pressing
-    assert later.is_aloft(0.1)
+    assert later.is_aloft
 
 
 def test_nobody_behind_is_no_step() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from resurge.telemetry import metrics, wording
 from resurge.telemetry.events import CatchUpFinished, JobStopped, Warned
-from resurge.telemetry.metrics import Band, Interval, Point, RunningTime
+from resurge.telemetry.metrics import Band, Point, RunningTime
 from tests.support.telemetry import START_S, checkpoint, epoch, started, steady_run
 
 
@@ -76,41 +76,6 @@ def test_rolling_band_covers_only_the_last_points():
     assert bands[0] == Band(0, 9.0, 9.0)
     assert bands[1].p99 == pytest.approx(8.92)
     assert bands[3] == Band(3, 1.0, 1.0)
-
-
-def test_relative_latency_compares_with_the_median_before_the_failure():
-    """What came before the failure is the yardstick, not part of the result."""
-    points = [Point(0, 1.0), Point(1, 2.0), Point(2, 30.0), Point(3, 4.0), Point(4, 2.0)]
-    assert metrics.relative(points, before_s=2) == [
-        Point(2, 20.0),
-        Point(3, pytest.approx(4 / 1.5)),
-        Point(4, pytest.approx(2 / 1.5)),
-    ]
-    assert metrics.relative(points, before_s=0) == []
-
-
-def test_a_query_is_available_while_its_average_relative_latency_is_below_1_2():
-    """The average over the interval decides, and silence is not availability."""
-    relative = [Point(0.5, 1.3), Point(0.9, 1.0), Point(1.5, 1.2), Point(3.5, 1.0)]
-    assert metrics.availability(relative, 0, 4, 1) == [
-        Interval(0, 1, True),
-        Interval(1, 2, False),
-        Interval(2, 3, False),
-        Interval(3, 4, True),
-    ]
-
-
-def test_the_last_interval_ends_with_the_experiment():
-    """An interval that does not fit is cut."""
-    assert metrics.availability([], 0, 2.5, 1)[-1] == Interval(2, 2.5, False)
-    with pytest.raises(ValueError, match="expected more than zero"):
-        metrics.availability([], 0, 1, 0)
-
-
-def test_outage_area_weighs_time_by_priority():
-    """An hour of the most valuable query is worth ten of the least."""
-    down = [Interval(0, 3, False), Interval(3, 4, True)]
-    assert metrics.outage_area({"busy": down, "quiet": down}, {"busy": 10, "quiet": 1}) == 33
 
 
 def test_snapshot_of_a_run():

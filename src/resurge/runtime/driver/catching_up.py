@@ -101,7 +101,7 @@ class CatchingUp:
         if choice.whole is None:
             engine.facts = recovery.advanced(engine.facts, {})
             return True
-        if budget_s is not None and choice.is_aloft(budget_s):
+        if budget_s is not None and choice.is_aloft:
             self._launch(choice.aloft(budget_s))
             return self._wait_for(choice.soon(budget_s), budget_s + 2 * choice.tempo.patience_s)
         if self.flights or choice.between(budget_s) is None:
@@ -140,7 +140,7 @@ class CatchingUp:
         """Let steps begin with a live epoch."""
         if self.engine.catching_up():
             choice = self.choice()
-            if choice.is_aloft(0.0):
+            if choice.is_aloft:
                 self._launch(choice.aloft(0.0))
 
     def _launch(self, steps: Iterable[CatchUp]) -> None:

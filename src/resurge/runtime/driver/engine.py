@@ -191,7 +191,6 @@ class Engine:
             self.journal.append(planned)
             self.ledger.planned[planned.epoch] = planned
             self.pending = planned
-            self.story.limit = self.limit
         self._run_pending()
         return True
 

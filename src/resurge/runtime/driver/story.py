@@ -35,7 +35,6 @@ class Story:
         self.telemetry = telemetry
         self.program = program
         self.ledger = ledger
-        self.limit: int | None = None
         self.before: Facts | None = None
 
     def started(self, engine: "Engine", found: Resumption) -> None:
@@ -100,7 +99,7 @@ class Story:
                 late,
                 sum(report.bad_rows for report in reports),
                 engine.sources.lag_rows(engine.reached),
-                self.limit,
+                engine.limit,
                 {f"level {level}": sum(r.cpu_s for r in reports if r.level == level) for level in levels},
             )
         )

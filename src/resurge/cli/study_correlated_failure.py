@@ -13,6 +13,7 @@ from resurge.telemetry.events import Event
 
 OVERHEAD = "overhead"
 FEW_NODES = 100
+WIDTH = 100
 FIGURES_HELP = (
     "Separated by commas: strategies, places, kills, turns, overload, overhead; or all. Unless told: strategies; or, where it "
     "takes seconds (simulated, up to 100 nodes), all."
@@ -65,11 +66,13 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
         for figure, scene, events in played if scenes else ():
             runs.setdefault(figure, {})[scene] = events
             # After each scene, so that a study which is stopped has shown what it knows.
-            tables[figure] = write_figure(figure, runs[figure], out, heading)
+            tables[figure] = write_figure(figure, runs[figure], out, heading, study.longest_s)
         if OVERHEAD in drawn:
             _overhead(out, status.update)
+    # Where nobody looks at a screen there is no width to keep to.
+    wide = Console(width=max(WIDTH, Console().width))
     for figure, summary in tables.items():
-        Console().print(_table(heading if figure == "strategies" else figure, summary))
+        wide.print(_table(heading if figure == "strategies" else figure, summary))
     Console().print(f"written to {out.resolve()}", soft_wrap=True)
     left = [figure for figure in known if figure not in drawn]
     if figures is None and left:

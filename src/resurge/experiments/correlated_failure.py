@@ -73,9 +73,14 @@ class FailureStudy:
             headroom=self.headroom,
         )
 
+    @property
+    def longest_s(self) -> float:
+        """For how long after the failure runs are compared."""
+        return max(self.arrivals_s, default=0.0) + self.watch_s
+
     def length_s(self, scene: Scene) -> float:
         """How long a run is watched after the first kill, unless all is well before: the best case as long as the others."""
-        return max((*scene.arrivals_s, *self.arrivals_s, scene.gap_s * scene.kill), default=0.0) + self.watch_s
+        return max(*scene.arrivals_s, scene.gap_s * scene.kill, self.longest_s - self.watch_s) + self.watch_s
 
 
 def arrivals(kill: int, seed: int, from_s: float, to_s: float, file: Path | None = None) -> tuple[float, ...]:

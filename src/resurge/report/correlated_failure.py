@@ -31,10 +31,13 @@ FALLS_BEHIND = 0.05
 Runs = Mapping[str, Sequence[Event]]
 
 
-def write_figure(figure: str, runs: Runs, out: Path, heading: str) -> dict[str, Any]:
-    """Write one figure's plots and table; for the strategies also summary.json, summary.csv and summary.md. Returns the table."""
+def write_figure(figure: str, runs: Runs, out: Path, heading: str, longest_s: float | None = None) -> dict[str, Any]:
+    """Write one figure's plots and table; for the strategies also summary.json, summary.csv and summary.md. Returns the table.
+
+    The table is of what happened until so long after the failure, so that runs which were watched for longer can be compared.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    found = {name: summarise(events) for name, events in runs.items()}
+    found = {name: summarise(events, longest_s) for name, events in runs.items()}
     if figure == "strategies":
         _draw(runs, out / "latency.png", _average_relative_latency, "average relative latency", log=True)
         _draw(runs, out / "available.png", recovery_metrics.available_queries, "available queries", log=False)
@@ -50,9 +53,9 @@ def write_figure(figure: str, runs: Runs, out: Path, heading: str) -> dict[str, 
     return found
 
 
-def summarise(events: Sequence[Event]) -> dict[str, Any]:
+def summarise(events: Sequence[Event], longest_s: float | None = None) -> dict[str, Any]:
     """The figures of one strategy."""
-    found = asdict(recovery_metrics.figures(events))
+    found = asdict(recovery_metrics.figures(events, longest_s))
     found["healthy_latency_ratio"] = recovery_metrics.healthy_ratio(events)
     found["join_latency_ratio"] = recovery_metrics.join_ratio(events)
     growth = latency_growth(events)

@@ -101,10 +101,16 @@ def _queries(events: Iterable[Event]) -> Mapping[str, int]:
     return metrics.priorities(events)
 
 
-def figures(events: Sequence[Event], until_s: float | None = None) -> RecoveryFigures:
-    """The figures of the failure that a log tells of; an outage without end lasts until the end of the log."""
-    end_s = until_s if until_s is not None else max((event.at_s for event in events), default=0.0)
+def figures(events: Sequence[Event], longest_s: float | None = None) -> RecoveryFigures:
+    """The figures of the failure that a log tells of; an outage without end lasts until the end of the log.
+
+    To compare logs that do not end alike, what comes so long after the failure is not looked at.
+    """
     began = failure_s(events)
+    end_s = max((event.at_s for event in events), default=0.0)
+    if longest_s is not None and began is not None:
+        end_s = min(end_s, began + longest_s)
+        events = [event for event in events if event.at_s <= end_s]
     lasting = outages(events)
     if began is None:
         return RecoveryFigures(None, None, None, None, 0.0, None, None, 0.0, 0.0, 0)

@@ -78,7 +78,7 @@ def is_same_question(now: Facts, before: Facts | None) -> bool:
 
 
 def _everything(facts: Facts) -> Facts:
-    """All failed partitions, each on the node with the most capacity left, even where none is."""
+    """All failed partitions, also where there is no room for them."""
     placement = spread(facts, facts.of_phase(Phase.DOWN), _left(facts), overfills=True)
     return recovery.scheduled(facts, placement, facts.graph.queries)
 

@@ -84,6 +84,8 @@ class Graph:
 
     upstream: Mapping[Partition, frozenset[Partition]]
     queries: Mapping[str, QueryNeed]
+    has_source_queries: bool = False
+    """Whether some query needs sources only: live epochs serve it whatever is down."""
 
     @cached_property
     def levels(self) -> Mapping[Partition, int]:

@@ -46,10 +46,15 @@ class StepChoice:
         """The partitions of the steps that are under way."""
         return frozenset(partition for step in self.under_way for partition in step.partitions)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether a live epoch would serve nobody, and only put the head farther away from all who are behind."""
+        return not self.facts.live and not self.facts.graph.has_source_queries
+
     @cached_property
     def is_pressing(self) -> bool:
-        """Whether the next live epoch waits for a step: for one, and no longer than for an interval."""
-        return not self.tempo.taken and is_pressing(self.facts)
+        """Whether the next live epoch waits for a step: for one of at most an interval, or for all if nobody waits for it."""
+        return self.is_idle or (not self.tempo.taken and is_pressing(self.facts))
 
     @property
     def is_aloft(self) -> bool:
@@ -158,7 +163,7 @@ class StepChoice:
 
     def between(self, budget_s: float | None) -> CatchUp | None:
         """The step that ends before the next live epoch is due, or hardly later."""
-        if self.whole is None or budget_s is None:
+        if self.whole is None or budget_s is None or self.is_idle:
             return self.whole
         least = max(0, LEAST_EPOCHS_PER_STEP - self.tempo.taken)
         limit_s = max(budget_s + self.tempo.patience_s, self.tempo.interval_s if self.is_pressing else 0.0)
@@ -169,7 +174,7 @@ class StepChoice:
         facts, tempo, step = self.facts, self.tempo, self.whole
         if step is None:
             return None
-        if self.is_pressing and self.under_way:
+        if self.is_idle or (self.is_pressing and self.under_way):
             return None
         if self.is_pressing:
             # Hardly anybody waits for the epoch, so that a step of an interval which brings somebody to the head fits.

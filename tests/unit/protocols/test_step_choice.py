@@ -101,6 +101,20 @@ def test_a_live_epoch_waits_for_one_step_when_hardly_anything_is_live() -> None:
     assert later.is_aloft
 
 
+def test_live_epochs_wait_for_all_while_they_would_serve_nobody() -> None:
+    """Nothing is live: the head stays where it is until it is met, however long a step takes, unless sources have queries."""
+    facts = behind(16)
+    facts = replace(facts, standing=dict.fromkeys(facts.standing, facts.standing[B]))
+    slow = replace(QUIET, unit_s=100.0, taken=8)
+    asked = choice(facts, slow)
+    assert asked.is_pressing
+    assert not asked.is_aloft
+    assert asked.between(0.0) == asked.whole is not None
+    assert asked.beside() is None
+    served = choice(replace(facts, graph=replace(facts.graph, has_source_queries=True)), slow)
+    assert not served.is_pressing
+
+
 def test_nobody_behind_is_no_step() -> None:
     """All live."""
     asked = choice(after(8), QUIET)

@@ -82,7 +82,7 @@ class CatchingUp:
 
     def is_waited_for(self) -> bool:
         """Whether the next live epoch waits until what is behind has come nearer."""
-        if not self.engine.catching_up():
+        if not self.engine.catching_up() or self.engine.stopping.is_set():
             return False
         choice = self.choice()
         return choice.is_pressing and choice.beside() is None

@@ -14,7 +14,8 @@ def partition_graph(program: Program) -> Graph:
     for operator in program.partitioned_operators():
         for group in groups:
             upstream[Partition(operator, KeyGroup(group))] = frozenset(_feeding(program, operator, group))
-    return Graph(upstream, _queries(program, upstream))
+    has_source_queries = any(not set(map(program.owner, numbers)) - {None} for numbers in program.query_nodes.values())
+    return Graph(upstream, _queries(program, upstream), has_source_queries)
 
 
 def _feeding(program: Program, operator: str, group: int) -> list[Partition]:

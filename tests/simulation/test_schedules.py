@@ -10,6 +10,7 @@ from resurge.scheduling import STRATEGIES
 from resurge.simulator.run import Outcome, simulate
 from resurge.simulator.scenarios import SCENARIOS
 from resurge.telemetry.events import NodeJoined, NodeLost, RecoveryPlanned
+from resurge.telemetry.recovery_metrics import outages
 
 FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
 
@@ -39,6 +40,8 @@ def test_no_schedule_loses_or_repeats_anything(request: pytest.FixtureRequest) -
         losses[outcome.strategy] += any(isinstance(event, NodeLost) for event in outcome.events)
         if outcome.broken:
             broken.append(described(outcome))
+        elif outcome.facts.is_whole and any(outage.to_s is None for outage in outages(outcome.events)):
+            broken.append(f"seed {outcome.seed} with {outcome.strategy}: some query was never told to be back")
     assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
     assert set(losses) == set(STRATEGIES)
 

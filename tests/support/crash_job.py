@@ -96,10 +96,9 @@ def main(arguments: list[str]) -> None:
     if master == "inline":
         run(folder, InlineRunner(2))
         return
-    from resurge.runtime.driver.session import open_session
-    from resurge.runtime.driver.spark_runner import SparkRunner
+    from resurge.runtime.driver.cluster_runner import runner_on
 
-    run(folder, SparkRunner(open_session(master)))
+    run(folder, runner_on(master, "crashes"))
     print("done", flush=True)
 
 

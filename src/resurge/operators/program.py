@@ -95,21 +95,20 @@ class Program:
         """The shape of a node's output."""
         return self.topology.shapes[self.nodes[node].operator.name]
 
+    def feeding(self, feed: Feed) -> list[int]:
+        """The nodes whose rows a feed brings, by exchange or within the same task."""
+        return [*(self.exchanges[index].node for index in feed.exchanges), *feed.nodes]
+
     def producers(self, operator: str) -> set[str]:
         """The keyed operators that feed this one directly (through stateless operators); sources are left out."""
-        found: set[str] = set()
-        for feed in self.feeds[operator]:
-            for number in (*(self.exchanges[index].node for index in feed.exchanges), *feed.nodes):
-                owner = self.owner(number)
-                if owner is not None:
-                    found.add(owner)
-        return found
+        return {owner for owner in self._owners(operator) if owner is not None}
 
     def reads_sources(self, operator: str) -> bool:
         """Whether something comes to a keyed operator from a source (through stateless operators)."""
-        feeds = self.feeds[operator]
-        numbers = (number for feed in feeds for number in (*(self.exchanges[i].node for i in feed.exchanges), *feed.nodes))
-        return any(self.owner(number) is None for number in numbers)
+        return None in self._owners(operator)
+
+    def _owners(self, operator: str) -> set[str | None]:
+        return {self.owner(number) for feed in self.feeds[operator] for number in self.feeding(feed)}
 
     def owner(self, number: int) -> str | None:
         """The keyed operator in whose task a node runs; None for a source's."""

@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogLocator
 
 from resurge.telemetry import metrics, recovery_metrics
 from resurge.telemetry.events import EpochFinished, Event
@@ -130,8 +130,9 @@ def _plot(lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, labe
         axes.set_ylabel(label)
         if log:
             axes.set_yscale("log")
+            axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+            axes.yaxis.set_minor_formatter("{x:g}")
         axes.legend(frameon=False, fontsize=8)
         figure.savefig(path, dpi=130)
 

@@ -19,12 +19,14 @@ class Story:
         self.telemetry = telemetry
         self.workload = workload
         self.journal = journal
+        self.narrator = narration.Narrator()
         self._showing: dict[str, list[Partition]] = {query: [] for query in workload.priorities}
         for query, partition in workload.outputs.items():
             self._showing[query_name(query, workload.priorities)].append(partition)
 
     def started(self, now_s: float, facts: Facts) -> None:
         """A driver began."""
+        self.narrator.started(is_new=self.journal.generation == 1)
         workload, journal = self.workload, self.journal
         nodes = sorted(str(node) for node in facts.capacity)
         self.telemetry.write(
@@ -43,7 +45,7 @@ class Story:
 
     def changed(self, now_s: float, before: Facts, after: Facts) -> None:
         """Nodes or partitions changed."""
-        self._tell(narration.changed(now_s, before, after))
+        self._tell(self.narrator.changed(now_s, before, after))
 
     def planned(self, now_s: float, before: Facts, after: Facts) -> None:
         """The planner chose what comes back; planning takes no virtual time."""
@@ -59,6 +61,7 @@ class Story:
 
     def epoch(self, now_s: float, took_s: float, before: Facts, after: Facts, *, rows: Mapping[str, int]) -> None:
         """A live epoch was committed; `rows` has `read`, `lag` and, where epochs are limited, `limit`."""
+        self.changed(now_s, after, after)
         planned = self.journal.planned[after.head]
         latencies = {query: times[-1] for query, times in self._latencies(now_s, before, after).items() if times}
         self.telemetry.write(

@@ -22,7 +22,7 @@ def _feeding(program: Program, operator: str, group: int) -> list[Partition]:
     found: list[Partition] = []
     inputs = program.topology.operators[operator].keys() or ()
     for feed, key in zip(program.feeds[operator], inputs, strict=True):
-        for number in (*(program.exchanges[index].node for index in feed.exchanges), *feed.nodes):
+        for number in program.feeding(feed):
             owner = program.owner(number)
             if owner is None:
                 continue

@@ -35,10 +35,12 @@ class Story:
         self.telemetry = telemetry
         self.program = program
         self.ledger = ledger
+        self.narrator = narration.Narrator()
         self.before: Facts | None = None
 
     def started(self, engine: "Engine", found: Resumption) -> None:
         """A driver began."""
+        self.narrator.started(is_new=engine.journal.generation == 1)
         topology = self.program.topology
         priorities = {query.name: query.priority for query in topology.queries.values()}
         self.telemetry.write(
@@ -59,7 +61,7 @@ class Story:
 
     def changed(self, before: Facts, after: Facts) -> None:
         """Nodes or partitions changed."""
-        self._tell(narration.changed(time.time(), before, after))
+        self._tell(self.narrator.changed(time.time(), before, after))
 
     def planned(self, before: Facts, after: Facts, took_s: float) -> None:
         """The planner chose what comes back."""
@@ -71,6 +73,8 @@ class Story:
 
     def epoch(self, engine: "Engine", planned: EpochPlanned, reports: list[SlotReport], took_s: float) -> None:
         """A live epoch was committed."""
+        # Who had nothing to catch up with is back with its first epoch.
+        self.changed(engine.facts, engine.facts)
         now = time.time()
         rows = dict.fromkeys(self.program.topology.queries, 0)
         for report in reports:

@@ -5,36 +5,46 @@ from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Phase
 from resurge.scheduling import Strategy, everything_down, schedule
 from resurge.telemetry.events import Event, NodeLost, QueriesChanged
-from tests.unit.protocols.test_recovery import N2, whole
+from tests.unit.protocols.test_recovery import N1, N2, whole
 
 
 def told(narrator: Narrator, before: Facts, after: Facts) -> list[Event]:
     return list(narrator.changed(1.0, before, after))
 
 
-def running() -> tuple[Narrator, Facts]:
-    """A job whose queries have all run."""
+def back(narrator: Narrator, facts: Facts) -> list[str]:
+    return [query for event in narrator.committed(1.0, facts) if isinstance(event, QueriesChanged) for query in event.back]
+
+
+def test_a_query_with_nothing_to_catch_up_with_is_back_with_the_next_commit() -> None:
+    """It was rolled back to a checkpoint that is the head: it becomes live without a step, and is not forgotten."""
     narrator, facts = Narrator(), whole()
     narrator.started(is_new=True)
-    assert told(narrator, facts, facts) == []
-    return narrator, facts
-
-
-def test_a_query_with_nothing_to_catch_up_with_is_told_to_be_back_later() -> None:
-    """It was rolled back to a checkpoint that is the head: it becomes live without a step, and is not forgotten."""
-    narrator, facts = running()
+    assert back(narrator, facts) == []
     lost = recovery.nodes_lost(facts, [N2], 1)
     events = told(narrator, facts, lost)
-    down = next(event.down for event in events if isinstance(event, QueriesChanged))
+    assert [event.down for event in events if isinstance(event, QueriesChanged)] == [["c/0"]]
     assert any(isinstance(event, NodeLost) for event in events)
-    assert down
     planned = schedule(lost, Strategy("eager"))
     assert planned.of_phase(Phase.CATCHING_UP)
+    assert back(narrator, planned) == []
     live = recovery.advanced(planned, {})
     assert live.is_whole
-    back = told(narrator, live, live)
-    assert [event.back for event in back if isinstance(event, QueriesChanged)] == [down]
-    assert told(narrator, live, live) == []
+    assert told(narrator, planned, live) == []
+    assert back(narrator, live) == ["c/0"]
+    assert back(narrator, live) == []
+
+
+def test_a_query_that_is_lost_again_before_it_showed_anything_is_told_once() -> None:
+    """Down stays down until something is committed."""
+    narrator, facts = Narrator(), whole()
+    narrator.started(is_new=True)
+    assert back(narrator, facts) == []
+    lost = recovery.nodes_lost(facts, [N2], 1)
+    assert told(narrator, facts, lost)
+    live = recovery.advanced(schedule(lost, Strategy("eager")), {})
+    again = recovery.nodes_lost(live, [N1], 1)
+    assert [event for event in told(narrator, live, again) if isinstance(event, QueriesChanged)] == []
 
 
 def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
@@ -45,5 +55,5 @@ def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
         narrator = Narrator()
         narrator.started(is_new=is_new)
         assert told(narrator, start, start) == []
-        back = [event.back for event in told(narrator, facts, facts) if isinstance(event, QueriesChanged)]
-        assert back == ([] if is_new else [sorted(facts.graph.queries)])
+        assert back(narrator, start) == []
+        assert back(narrator, facts) == ([] if is_new else sorted(facts.graph.queries))

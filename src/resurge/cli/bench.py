@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from resurge.cli.telling import telling
+
 app = typer.Typer(no_args_is_help=True, help="Measure on this machine; every figure is a ratio inside one run.")
 
 
@@ -37,9 +39,9 @@ def throughput(
     console = Console(stderr=True, quiet=as_json)
     with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
         workload = Workload(Path(folder), posts, posts_per_epoch, cores)
-        with console.status("generating posts") as status:
+        with telling(console, "generating posts") as tell:
             workload.write()
-            results = [measure(workload, number, status.update) for number in _whole_numbers(queries)]
+            results = [measure(workload, number, tell) for number in _whole_numbers(queries)]
     if as_json:
         print(json.dumps({"results": results}))
         return
@@ -74,8 +76,8 @@ def state(
     from resurge.benchmarks.state import measure
 
     console = Console(stderr=True, quiet=as_json)
-    with console.status("running") as status:
-        result = measure(keys, changed, epochs, status.update)
+    with telling(console, "running") as tell:
+        result = measure(keys, changed, epochs, tell)
     if as_json:
         print(json.dumps(result))
         return

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from resurge.cli.telling import telling
 from resurge.errors import ClusterError
 from resurge.telemetry.events import Event
 
@@ -56,19 +57,15 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     heading = f"{how}, {'simulated' if simulated else 'on a real cluster'}"
     runs: dict[str, dict[str, Sequence[Event]]] = {}
     tables: dict[str, dict[str, Any]] = {}
-    with Console(stderr=True).status("beginning") as status:
+    with telling(Console(stderr=True), heading) as tell:
         study = experiment.FailureStudy(nodes, seed, moments)
-        played = (
-            simulated_study(scenes, nodes, partitions, seed)
-            if simulated
-            else experiment.run_study(study, scenes, out, status.update)
-        )
+        played = simulated_study(scenes, nodes, partitions, seed) if simulated else experiment.run_study(study, scenes, out, tell)
         for figure, scene, events in played if scenes else ():
             runs.setdefault(figure, {})[scene] = events
             # After each scene, so that a study which is stopped has shown what it knows.
             tables[figure] = write_figure(figure, runs[figure], out, heading, study.longest_s)
         if OVERHEAD in drawn:
-            _overhead(out, status.update)
+            _overhead(out, tell)
     # Where nobody looks at a screen there is no width to keep to.
     wide = Console(width=max(WIDTH, Console().width))
     for figure, summary in tables.items():

@@ -117,9 +117,7 @@ class Stage:
     def play(self, scene: Scene, log: Path) -> list[Event]:
         """One run; everything that happened is in its telemetry."""
         log.unlink(missing_ok=True)
-        self.tell(f"{scene.name}: waiting for {self.study.nodes} nodes")
         replenish(self.cluster, self.inner, self.study.nodes)
-        self.tell(f"{scene.name}: running")
         with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-study-") as folder:
             engine = Engine(self.study.job().topology, self.runner, self.study.options(folder, scene.strategy), telemetry)
             striker = Striker(self.cluster, self._strikes(scene), self._chooser(engine, scene), telemetry)
@@ -211,7 +209,8 @@ def run_study(
 ) -> Iterator[tuple[str, str, Sequence[Event]]]:
     """All scenes of all figures on one cluster, one after another: figure, scene and what happened, as soon as it is over."""
     out.mkdir(parents=True, exist_ok=True)
+    played = [(figure, scene) for figure, scenes in figures.items() for scene in scenes]
     with stage(study, tell) as made:
-        for figure, scenes in figures.items():
-            for scene in scenes:
-                yield figure, scene.name, made.play(scene, out / f"{figure}-{scene.name}.jsonl")
+        for number, (figure, scene) in enumerate(played, 1):
+            tell(f"{figure}, {scene.name}: {number} of {len(played)}, a few minutes each")
+            yield figure, scene.name, made.play(scene, out / f"{figure}-{scene.name}.jsonl")

@@ -225,4 +225,4 @@ class CatchingUp:
         self.driver.story.catch_up(
             self.driver.env.now, took_s, step, before, self.driver.facts, restore_s=self.driver.restore_s, is_joined=is_midway
         )
-        self.driver.story.changed(self.driver.env.now, before, self.driver.facts)
+        self.driver.story.committed(self.driver.env.now, self.driver.facts)

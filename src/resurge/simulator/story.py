@@ -47,6 +47,10 @@ class Story:
         """Nodes or partitions changed."""
         self._tell(self.narrator.changed(now_s, before, after))
 
+    def committed(self, now_s: float, facts: Facts) -> None:
+        """Output was shown: who is in step with the stream is back."""
+        self._tell(self.narrator.committed(now_s, facts))
+
     def planned(self, now_s: float, before: Facts, after: Facts) -> None:
         """The planner chose what comes back; planning takes no virtual time."""
         self._tell(narration.planned(now_s, before, after, 0.0))
@@ -61,7 +65,7 @@ class Story:
 
     def epoch(self, now_s: float, took_s: float, before: Facts, after: Facts, *, rows: Mapping[str, int]) -> None:
         """A live epoch was committed; `rows` has `read`, `lag` and, where epochs are limited, `limit`."""
-        self.changed(now_s, after, after)
+        self.committed(now_s, after)
         planned = self.journal.planned[after.head]
         latencies = {query: times[-1] for query, times in self._latencies(now_s, before, after).items() if times}
         self.telemetry.write(

@@ -266,7 +266,7 @@ class CatchingUp:
         if not engine.facts.of_phase(Phase.CATCHING_UP):
             engine.versions.shadows.clear()
             self.race = Race()
-        engine.story.changed(before, engine.facts)
+        engine.story.committed(engine.facts)
         engine.story.catch_up(engine, step, took)
 
 

@@ -185,7 +185,7 @@ class Engine:
             self.limit = row_limit(self.pace, pressed_s, self.options.max_rows_per_epoch)
             offsets = self.sources.next_offsets(self.reached, self.limit)
             if not drain and all(start == end for start, end in offsets.values()):
-                self.story.changed(self.facts, self.facts)
+                self.story.committed(self.facts)
                 return False
             arrival_s = self.sources.arrival_s(offsets)
             planned = EpochPlanned(self.facts.head + 1, offsets, dict(self.watermarks_us), arrival_s, drain)

@@ -63,6 +63,10 @@ class Story:
         """Nodes or partitions changed."""
         self._tell(self.narrator.changed(time.time(), before, after))
 
+    def committed(self, facts: Facts) -> None:
+        """Rows were shown, or there were none to show: who is in step with the stream is back."""
+        self._tell(self.narrator.committed(time.time(), facts))
+
     def planned(self, before: Facts, after: Facts, took_s: float) -> None:
         """The planner chose what comes back."""
         self._tell(narration.planned(time.time(), before, after, took_s))
@@ -73,8 +77,7 @@ class Story:
 
     def epoch(self, engine: "Engine", planned: EpochPlanned, reports: list[SlotReport], took_s: float) -> None:
         """A live epoch was committed."""
-        # Who had nothing to catch up with is back with its first epoch.
-        self.changed(engine.facts, engine.facts)
+        self.committed(engine.facts)
         now = time.time()
         rows = dict.fromkeys(self.program.topology.queries, 0)
         for report in reports:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,21 +26,37 @@ from resurge.runtime.storage.runs import (
 )
 from resurge.runtime.worker.messages import JobPlan, PartitionReport, PartitionWork, WorkKey
 
+MOST_JOBS = 2
+
 
 class _Cached(NamedTuple):
     segment: str
     state: State
 
 
-# Process memory is only a cache, checked by version: another worker process may run the partition next time.
-_CACHE: dict[tuple[str, str, WorkKey], _Cached] = {}
-_STORES: dict[Path, NodeStore] = {}
+@dataclass
+class _Memory:
+    """What a process remembers of a job's local folder. Only a cache, checked by version: another process may be next."""
+
+    states: dict[tuple[str, WorkKey], _Cached] = field(default_factory=dict)
+    stores: dict[str, NodeStore] = field(default_factory=dict)
+
+
+_JOBS: dict[str, _Memory] = {}
+
+
+def _memory(root: str) -> _Memory:
+    """Of the newest jobs only: a session may run many, one after another, and what is mapped takes room though it is deleted."""
+    if next(reversed(_JOBS), None) != root:
+        _JOBS[root] = _JOBS.pop(root) if root in _JOBS else _Memory()
+        for older in [*_JOBS][:-MOST_JOBS]:
+            _JOBS.pop(older, None)
+    return _JOBS[root]
 
 
 def node_store(root: str, node: str) -> NodeStore:
     """The local store of a node; one per process, so that its mappings are shared."""
-    folder = Path(root) / node
-    return _STORES.setdefault(folder, NodeStore(folder))
+    return _memory(root).stores.setdefault(node, NodeStore(Path(root) / node))
 
 
 def table_specs(program: Program, operator: str) -> Mapping[str, TableSpec]:
@@ -60,14 +77,14 @@ class PartitionStates:
         self.level = level
         self.node = plan.slots[slot].node
         self.store = node_store(plan.local_root, self.node)
+        self.remembered = _memory(plan.local_root).states
         self.durable = DurableStore(plan.durable_url) if plan.durable_url else None
         self.states: dict[WorkKey, State] = {}
         self.restore_s = 0.0
 
     def load(self, work: PartitionWork) -> State:
         """The partition's state before the job."""
-        key = (self.plan.job, self.node, work.key)
-        cached = _CACHE.get(key)
+        cached = self.remembered.get((self.node, work.key))
         if work.segment is not None and cached is not None and cached.segment == work.segment:
             state = cached.state
         else:
@@ -117,7 +134,7 @@ class PartitionStates:
             self.states[key] = local
         self.store.write(name, writer.finish(msgspec.json.encode(manifest)))
         for key, state in self.states.items():
-            _CACHE[self.plan.job, self.node, key] = _Cached(name, state)
+            self.remembered[self.node, key] = _Cached(name, state)
 
     def _save_durably(self, epoch: int) -> None:
         if self.durable is None:

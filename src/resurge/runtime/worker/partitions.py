@@ -47,11 +47,13 @@ _JOBS: dict[str, _Memory] = {}
 
 def _memory(root: str) -> _Memory:
     """Of the newest jobs only: a session may run many, one after another, and what is mapped takes room though it is deleted."""
+    found = _JOBS.get(root) or _Memory()
     if next(reversed(_JOBS), None) != root:
-        _JOBS[root] = _JOBS.pop(root) if root in _JOBS else _Memory()
+        _JOBS.pop(root, None)
+        _JOBS[root] = found
         for older in [*_JOBS][:-MOST_JOBS]:
             _JOBS.pop(older, None)
-    return _JOBS[root]
+    return found
 
 
 def node_store(root: str, node: str) -> NodeStore:

@@ -119,6 +119,10 @@ class Program:
             node = self.nodes[node.parent]
         return node.operator.name
 
+    def branch(self, node: Node) -> int:
+        """Which of its operator's branches a node is: there are several below a union."""
+        return [other.number for other in self.nodes if other.operator.name == node.operator.name].index(node.number)
+
     def partitioned_operators(self) -> list[str]:
         """Names of keyed operators, upstream first."""
         return [node.operator.name for node in self.nodes if node.is_stateful]

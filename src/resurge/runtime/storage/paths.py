@@ -34,9 +34,9 @@ def source_folder(source: str) -> str:
     return f"{SOURCES}/{source}"
 
 
-def outcome(operator: str, epoch: int, order: int) -> str:
-    """What an operator that is not deterministic made of one epoch, for one split or key group."""
-    return f"{OUTCOMES}/{epoch:012d}-{order:05d}-{operator}.outcome"
+def outcome(operator: str, branch: int, epoch: int, order: int) -> str:
+    """What an operator that is not deterministic made of one epoch, on one branch, for one split or key group."""
+    return f"{OUTCOMES}/{epoch:012d}-{order:05d}-{branch:03d}-{operator}.outcome"
 
 
 def local_segment(epoch: int, attempt: str, slot: int) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 from resurge.connectors.contracts import Sink
 from resurge.connectors.reading import read_split
 from resurge.errors import JobError, ResurgeError
-from resurge.model.operator import Determinism, Operator
+from resurge.model.operator import Determinism
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
 from resurge.operators.program import Node, Program
@@ -30,7 +30,7 @@ from resurge.runtime.worker.messages import (
     Split,
     WorkKey,
 )
-from resurge.runtime.worker.outcomes import decided
+from resurge.runtime.worker.outcomes import OutcomeId, decided
 from resurge.runtime.worker.packets import Inbox, PacketWriter, combined, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import PartitionStates, node_store
 
@@ -225,7 +225,8 @@ class LevelTask:
         """Let one partition take one epoch."""
         state = states.states[work.key]
         try:
-            outcome = operator.process(state, inputs, self._context(node, epoch))
+            context = self._context(node, epoch)
+            outcome = self._decided(node, epoch, work.key_group, lambda: operator.process(state, inputs, context))
         except JobError as error:
             raise JobError(f"{error} (operator {operator.name!r}, epoch {epoch.epoch})") from error
         except ResurgeError:
@@ -282,9 +283,8 @@ class LevelTask:
         if not isinstance(operator, StatelessOperator):
             raise JobError(f"operator {operator.name!r} cannot be applied to a table")
         try:
-            made = self._decided(
-                operator, epoch, order, lambda: Outcome(operator.apply(frame, self._context(node, epoch)))
-            ).output
+            context = self._context(node, epoch)
+            made = self._decided(node, epoch, order, lambda: Outcome(operator.apply(frame, context))).output
         except JobError as error:
             raise JobError(f"{error} (operator {operator.name!r}, epoch {epoch.epoch})") from error
         except ResurgeError:
@@ -301,11 +301,12 @@ class LevelTask:
             )
         return made
 
-    def _decided(self, operator: Operator, epoch: EpochWork, order: int, compute: Callable[[], Outcome]) -> Outcome:
+    def _decided(self, node: Node, epoch: EpochWork, order: int, compute: Callable[[], Outcome]) -> Outcome:
         """An outcome; one that could come out differently another time is logged before it is used."""
-        if operator.determinism is not Determinism.ARBITRARY or self.plan.durable_url is None:
+        if node.operator.determinism is not Determinism.ARBITRARY or self.plan.durable_url is None:
             return compute()
-        return decided(DurableStore(self.plan.durable_url), operator.name, epoch.epoch, order, compute)
+        identity = OutcomeId(node.operator.name, self.program.branch(node), epoch.epoch, order)
+        return decided(DurableStore(self.plan.durable_url), identity, compute)
 
     def _send(
         self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int, shadows: Collection[str | None] = ()

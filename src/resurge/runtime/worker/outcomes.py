@@ -5,6 +5,7 @@ The first attempt at an epoch to log an outcome decides it; every later attempt,
 
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 import polars as pl
@@ -27,11 +28,27 @@ class _LoggedOutcome(msgspec.Struct):
     output: bytes
     changes: dict[str, _LoggedDelta]
     late_rows: int
+    late: list[bytes]
 
 
-def decided(store: DurableStore, operator: str, epoch: int, order: int, compute: Callable[[], Outcome]) -> Outcome:
+@dataclass(frozen=True)
+class OutcomeId:
+    """What one outcome is of: an operator on one branch of a union, an epoch, and a split or key group."""
+
+    operator: str
+    branch: int
+    epoch: int
+    order: int
+
+    @property
+    def path(self) -> str:
+        """Where the outcome is logged."""
+        return paths.outcome(self.operator, self.branch, self.epoch, self.order)
+
+
+def decided(store: DurableStore, identity: OutcomeId, compute: Callable[[], Outcome]) -> Outcome:
     """The outcome of one partition (or split) in one epoch: the logged one, or this one, which is logged now."""
-    name = paths.outcome(operator, epoch, order)
+    name = identity.path
     if not store.exists(name):
         outcome = compute()
         if store.create(name, _encoded(outcome)):
@@ -48,7 +65,8 @@ def _encoded(outcome: Outcome) -> bytes:
         )
         for name, delta in outcome.changes.items()
     }
-    body = msgspec.msgpack.encode(_LoggedOutcome(to_bytes(outcome.output), changes, outcome.late_rows))
+    late = [to_bytes(rows) for rows in outcome.late]
+    body = msgspec.msgpack.encode(_LoggedOutcome(to_bytes(outcome.output), changes, outcome.late_rows, late))
     return zlib.crc32(body).to_bytes(4, "big") + body
 
 
@@ -60,7 +78,7 @@ def _decoded(content: bytes, path: str) -> Outcome:
     changes = {
         name: TableDelta(_frame(delta.upserts), _frame(delta.deletes), delta.low) for name, delta in logged.changes.items()
     }
-    return Outcome(from_bytes(logged.output), changes, logged.late_rows)
+    return Outcome(from_bytes(logged.output), changes, logged.late_rows, tuple(from_bytes(rows) for rows in logged.late))
 
 
 def _frame(content: bytes | None) -> pl.DataFrame | None:

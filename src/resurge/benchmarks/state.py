@@ -87,7 +87,7 @@ class KeyReader:
 
 def counting(keys: int, changed: int) -> Topology:
     """Count per key."""
-    job = TopologyBuilder("state", key_groups=2)
+    job = TopologyBuilder("state")
     job.source("keys", KeySource(keys, changed)).aggregate("counts", key="key", n=count()).query(sink=DiscardSink())
     return job.build()
 

@@ -24,7 +24,7 @@ class Workload:
     posts: int = 4_000_000
     posts_per_epoch: int = 400_000
     cores: int = 2
-    key_groups: int = 2
+    files_per_epoch: int | None = FILES_PER_EPOCH
 
     @property
     def epochs(self) -> int:
@@ -50,10 +50,10 @@ def exploded(posts: pl.DataFrame) -> pl.DataFrame:
     return posts.explode("tags").drop_nulls("tags").rename({"tags": "tag"})
 
 
-def topology(workload: Workload, queries: int) -> Topology:
-    """The queries as a topology."""
-    job = TopologyBuilder("throughput", key_groups=workload.key_groups)
-    source = files(str(workload.folder / "*.parquet"), max_files_per_epoch=FILES_PER_EPOCH)
+def topology(workload: Workload, queries: int, key_groups: int | None = None) -> Topology:
+    """The queries as a topology; without `key_groups`, with as many as a user gets who does not ask."""
+    job = TopologyBuilder("throughput") if key_groups is None else TopologyBuilder("throughput", key_groups=key_groups)
+    source = files(str(workload.folder / "*.parquet"), max_files_per_epoch=workload.files_per_epoch)
     tags = job.source("posts", source, event_time="ts", watermark="10s").flat_map("tags", exploded)
     for query in range(queries):
         size, slide = window_s(query)

@@ -1,17 +1,30 @@
-"""resurge bench throughput | state: ratios inside one run."""
+"""resurge bench throughput | growth | latency | state: ratios inside one run, each with a result file."""
 
 import json
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from resurge.benchmarks.results import DEFAULT_FOLDER, keep
 from resurge.cli.telling import telling
 
 app = typer.Typer(no_args_is_help=True, help="Measure on this machine; every figure is a ratio inside one run.")
+
+Out = Annotated[Path | None, typer.Option("--out", help="Result file; out/bench/<name>.json if not given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
+
+
+def _kept(name: str, results: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Write the result file, and print the figures as JSON if that was asked for."""
+    path = out or DEFAULT_FOLDER / f"{name}.json"
+    keep(results, path)
+    if as_json:
+        print(json.dumps(results))
+    Console(stderr=True, quiet=as_json).print(f"result file: {path}", soft_wrap=True)
 
 
 def _whole_numbers(text: str) -> list[int]:
@@ -30,7 +43,8 @@ def throughput(
     posts: Annotated[int, typer.Option(min=100_000, help="Generated posts in all.")] = 4_000_000,
     posts_per_epoch: Annotated[int, typer.Option(min=10_000, help="Posts in one epoch.")] = 400_000,
     cores: Annotated[int, typer.Option(min=1)] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
+    out: Out = None,
+    as_json: AsJson = False,
 ) -> None:
     """Posts per second of sliding-window counts: Resurge, Structured Streaming (both state stores), plain Polars."""
     from resurge.benchmarks.throughput import measure
@@ -42,8 +56,8 @@ def throughput(
         with telling(console, "generating posts") as tell:
             workload.write()
             results = [measure(workload, number, tell) for number in _whole_numbers(queries)]
+    _kept("throughput", {"results": results}, out, as_json)
     if as_json:
-        print(json.dumps({"results": results}))
         return
     table = Table(title="thousand posts per second, steady state")
     for column in (
@@ -70,7 +84,8 @@ def state(
     keys: Annotated[int, typer.Option(min=200_000, help="Keys in the large state.")] = 5_000_000,
     changed: Annotated[int, typer.Option(min=1_000, help="Keys changed per epoch.")] = 20_000,
     epochs: Annotated[int, typer.Option(min=10, help="Measured epochs per setting.")] = 80,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
+    out: Out = None,
+    as_json: AsJson = False,
 ) -> None:
     """What an epoch costs with a small and a large state, and what checkpoints cost."""
     from resurge.benchmarks.state import measure
@@ -78,8 +93,8 @@ def state(
     console = Console(stderr=True, quiet=as_json)
     with telling(console, "running") as tell:
         result = measure(keys, changed, epochs, tell)
+    _kept("state", result, out, as_json)
     if as_json:
-        print(json.dumps(result))
         return
     table = Table(title=f"{changed:,} keys changed per epoch")
     for column in ("100,000 keys", f"{keys:,} keys", "ratio", "checkpoint overhead"):
@@ -90,4 +105,50 @@ def state(
         f"{result['ratio']:.2f}",
         f"{result['checkpoint_overhead']:.1%}",
     )
+    Console().print(table)
+
+
+@app.command()
+def growth(cores: Annotated[int, typer.Option(min=1)] = 2, out: Out = None, as_json: AsJson = False) -> None:
+    """Seconds per epoch of 20,000 posts over numbers of queries and key groups."""
+    from resurge.benchmarks.growth import SETTINGS, measure
+
+    with telling(Console(stderr=True, quiet=as_json), "starting Spark") as tell:
+        result = measure(SETTINGS, cores, tell)
+    _kept("growth", result, out, as_json)
+    if as_json:
+        return
+    ratio, query_ms = result["key_group_ratio"], result["per_query_ms"]
+    table = Table(
+        title="seconds per epoch of 20,000 posts", caption=f"64 key groups / 2: {ratio:.2f}; a query more: {query_ms:.1f} ms"
+    )
+    for column in ("queries", "key groups", "partitions", "seconds"):
+        table.add_column(column, justify="right")
+    for row in result["results"]:
+        table.add_row(str(row["queries"]), str(row["key_groups"]), f"{row['partitions']:,}", f"{row['seconds']:.3f}")
+    Console().print(table)
+
+
+@app.command()
+def latency(
+    queries: Annotated[str, typer.Option(help="Numbers of queries, separated by commas.")] = "1,5,15",
+    rows_per_s: Annotated[int, typer.Option(min=100, help="Rows that arrive per second.")] = 5_000,
+    seconds: Annotated[float, typer.Option(min=10, help="How long rows are measured, after a warm-up.")] = 60,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """From a row's arrival to its committed result: Resurge and Structured Streaming at a steady rate."""
+    from resurge.benchmarks.latency import measure
+
+    with telling(Console(stderr=True, quiet=as_json), "generating posts") as tell:
+        result = measure(_whole_numbers(queries), rows_per_s, seconds, tell)
+    _kept("latency", result, out, as_json)
+    if as_json:
+        return
+    table = Table(title=f"seconds from arrival to committed result, {rows_per_s:,} rows per second: p50 (p99)")
+    for column in ("queries", "Resurge", "Resurge, default interval", "Structured Streaming", "Resurge / Structured Streaming"):
+        table.add_column(column, justify="right")
+    for row in result["results"]:
+        told = [row[name] for name in ("resurge", "resurge_default_interval", "structured_streaming")]
+        table.add_row(str(row["queries"]), *(f"{it['p50_s']:.2f} ({it['p99_s']:.2f})" for it in told), f"{row['ratio']:.2f}")
     Console().print(table)

@@ -1,10 +1,10 @@
 """What drivers tell of queries that go down and come back."""
 
-from resurge.narration import Narrator
+from resurge.narration import Narrator, planned
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Phase
-from resurge.scheduling import Strategy, everything_down, schedule
-from resurge.telemetry.events import Event, NodeLost, QueriesChanged
+from resurge.scheduling import Strategy, everything_down, schedule, with_costs
+from resurge.telemetry.events import Event, LoadMeasured, NodeLost, QueriesChanged, RecoveryPlanned
 from tests.unit.protocols.test_recovery import N1, N2, whole
 
 
@@ -57,3 +57,34 @@ def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
         assert told(narrator, start, start) == []
         assert back(narrator, start) == []
         assert back(narrator, facts) == ([] if is_new else sorted(facts.graph.queries))
+
+
+def test_load_is_told_when_something_moved_and_every_few_seconds() -> None:
+    """A page that shows load is at most some seconds behind, and a steady job writes little."""
+    narrator, facts = Narrator(), whole()
+
+    def loads(now_s: float, seen: Facts) -> list[Event]:
+        return list(narrator.load(now_s, seen, lambda: seen))
+
+    assert len(loads(0.0, facts)) == 1
+    assert loads(2.0, facts) == []
+    lost = recovery.nodes_lost(facts, [N2], 1)
+    (moved,) = loads(2.5, lost)
+    assert isinstance(moved, LoadMeasured)
+    assert sum(sum(load.phases.values()) for load in moved.operators.values()) == len(facts.standing)
+    assert set(moved.nodes) == set(lost.capacity)
+    assert loads(3.0, facts) == []
+    assert len(loads(8.0, lost)) == 1
+
+
+def test_plan_says_what_was_free_and_what_each_failed_query_needed() -> None:
+    """The reason of a decision is in the event that tells of it, also for queries that were left out."""
+    facts = with_costs(whole(), dict.fromkeys(whole().standing, 0.25))
+    lost = recovery.nodes_lost(facts, [N2], 1)
+    after = schedule(lost, Strategy("eager"))
+    (told_of,) = planned(1.0, lost, after, 0.0, "eager")
+    assert isinstance(told_of, RecoveryPlanned)
+    assert told_of.strategy == "eager"
+    assert set(told_of.free) == set(lost.capacity)
+    assert "c" in told_of.needs
+    assert told_of.needs["c"].cpu_s_per_s == 0.25 * told_of.needs["c"].partitions

@@ -42,6 +42,8 @@ class Story:
                 journal.checkpoint,
             )
         )
+        outputs = {query: partitions[0].operator for query, partitions in self._showing.items()}
+        self.telemetry.write(narration.described_graph(now_s, workload.graph, outputs))
 
     def changed(self, now_s: float, before: Facts, after: Facts) -> None:
         """Nodes or partitions changed."""
@@ -54,6 +56,7 @@ class Story:
     def planned(self, now_s: float, before: Facts, after: Facts) -> None:
         """The planner chose what comes back; planning takes no virtual time."""
         self._tell(narration.planned(now_s, before, after, 0.0))
+        self._tell(self.narrator.load(now_s, after, lambda: after))
 
     def killed(self, now_s: float, nodes: Iterable[str]) -> None:
         """Nodes die; nobody knows yet."""
@@ -86,6 +89,7 @@ class Story:
                 {},
             )
         )
+        self._tell(self.narrator.load(now_s, after, lambda: after))
 
     def catch_up(
         self, now_s: float, took_s: float, step: CatchUp, before: Facts, after: Facts, *, restore_s: float, is_joined: bool

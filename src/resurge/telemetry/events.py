@@ -17,6 +17,48 @@ class JobStarted(msgspec.Struct, frozen=True, tag=True):
     checkpoint_epoch: int = 0
 
 
+class OperatorDescription(msgspec.Struct, frozen=True):
+    """An operator of the topology: its kind, the operators that it reads, and whether it has partitions with state."""
+
+    kind: str
+    inputs: list[str]
+    is_stateful: bool
+
+
+class TopologyDescribed(msgspec.Struct, frozen=True, tag=True):
+    """What the job runs: operators by name, upstream first; and the operator that each query reads."""
+
+    at_s: float
+    operators: dict[str, OperatorDescription]
+    outputs: dict[str, str]
+
+
+class OperatorLoad(msgspec.Struct, frozen=True):
+    """What an operator's partitions cost, how many epochs the last of them is behind, and how many are in each phase."""
+
+    cpu_s_per_s: float
+    epochs_behind: int
+    phases: dict[str, int]
+
+
+class NodeLoad(msgspec.Struct, frozen=True):
+    """What the partitions on a node cost, what the node may spend, and how many partitions of each operator it holds."""
+
+    cpu_s_per_s: float
+    capacity: float
+    partitions: dict[str, int]
+
+
+class LoadMeasured(msgspec.Struct, frozen=True, tag=True):
+    """The load of operators and nodes; told when placement changes, and every few seconds."""
+
+    at_s: float
+    epoch: int
+    operators: dict[str, OperatorLoad]
+    nodes: dict[str, NodeLoad]
+    buffered_bytes: int = 0
+
+
 class EpochFinished(msgspec.Struct, frozen=True, tag=True):
     """An epoch was committed: what it took in, what each query showed, and how long after arrival."""
 
@@ -87,13 +129,26 @@ class NodeJoined(msgspec.Struct, frozen=True, tag=True):
     capacity: float
 
 
+class QueryNeed(msgspec.Struct, frozen=True):
+    """What a failed query needs to come back: how many partitions are not up, and what they cost."""
+
+    partitions: int
+    cpu_s_per_s: float
+
+
 class RecoveryPlanned(msgspec.Struct, frozen=True, tag=True):
-    """The planner let these query partitions come back, with these partitions restored."""
+    """The planner let these query partitions come back, with these partitions restored.
+
+    Why: the strategy, what each node had free, and what each failed query needed, also those that were left out.
+    """
 
     at_s: float
     queries: list[str]
     partitions: dict[str, str]
     took_s: float
+    strategy: str = ""
+    free: dict[str, float] = {}
+    needs: dict[str, QueryNeed] = {}
 
 
 class QueriesChanged(msgspec.Struct, frozen=True, tag=True):
@@ -137,6 +192,8 @@ class JobStopped(msgspec.Struct, frozen=True, tag=True):
 
 Event = (
     JobStarted
+    | TopologyDescribed
+    | LoadMeasured
     | EpochFinished
     | CheckpointFinished
     | CatchUpFinished

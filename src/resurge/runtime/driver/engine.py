@@ -166,7 +166,7 @@ class Engine:
             started = time.monotonic()
             planned = schedule(asked, self.membership.strategy)
             self.asked = asked if planned.standing is asked.standing else None
-            self.story.planned(self.facts, planned, time.monotonic() - started)
+            self.story.planned(self.facts, planned, time.monotonic() - started, self.membership.strategy.name)
             self.versions.forget_partitions(recovery.moved(self.facts, planned))
             self.facts = planned
 

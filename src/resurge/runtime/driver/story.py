@@ -56,6 +56,7 @@ class Story:
                 found.checkpoint_epoch,
             )
         )
+        self.telemetry.write(narration.described(time.time(), topology))
         for warning in found.warnings:
             self.telemetry.write(events.Warned(time.time(), warning))
 
@@ -67,9 +68,15 @@ class Story:
         """Rows were shown, or there were none to show: who is in step with the stream is back."""
         self._tell(self.narrator.committed(time.time(), facts))
 
-    def planned(self, before: Facts, after: Facts, took_s: float) -> None:
+    def planned(self, before: Facts, after: Facts, took_s: float, strategy: str) -> None:
         """The planner chose what comes back."""
-        self._tell(narration.planned(time.time(), before, after, took_s))
+        self._tell(narration.planned(time.time(), before, after, took_s, strategy))
+
+    def loaded(self, engine: "Engine") -> None:
+        """What operators and nodes have to do now."""
+        facts, buffers = engine.facts, engine.versions.buffers
+        buffered_bytes = sum(buffer.size_bytes for buffer in buffers)
+        self._tell(self.narrator.load(time.time(), facts, lambda: engine.membership.with_costs(facts), buffered_bytes))
 
     def _tell(self, told: Iterable[events.Event]) -> None:
         for event in told:
@@ -110,6 +117,7 @@ class Story:
                 {f"level {level}": sum(r.cpu_s for r in reports if r.level == level) for level in levels},
             )
         )
+        self.loaded(engine)
 
     def catch_up(self, engine: "Engine", step: CatchUp, took: Took) -> None:
         """Partitions that were behind took a step."""
@@ -129,6 +137,7 @@ class Story:
                 took.is_joined,
             )
         )
+        self.loaded(engine)
 
     def _latencies(self, before: Facts, after: Facts, now: float) -> dict[str, list[float]]:
         """For each query the latencies of the epochs that it has now shown in full; an epoch is shown when all partitions did."""

@@ -9,9 +9,9 @@ from resurge.errors import StorageError
 if TYPE_CHECKING:
     import polars as pl
 
-    from resurge.cli.stored_job import StoredJob
     from resurge.runtime.storage.checkpoint_store import CheckpointManifest
     from resurge.runtime.storage.job_store import TableKey
+    from resurge.runtime.storage.stored_job import StoredJob
 
 HELP = (
     "Read an operator's state from the newest global checkpoint, as a table.\n\n"
@@ -37,7 +37,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Read, choose, show."""
-    from resurge.cli.stored_job import open_job, while_files_move
+    from resurge.runtime.storage.stored_job import open_job, while_files_move
 
     epoch, tables = while_files_move(lambda: state_of(open_job(url), operator, table), url)
     chosen = {name: _of_keys(frame, keys, key or []) for name, (frame, keys) in tables.items()}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from resurge.cli.stored_job import StoredJob
     from resurge.runtime.storage.checkpoint_store import CheckpointManifest
+    from resurge.runtime.storage.stored_job import StoredJob
 
 HELP = (
     "Show how far a job is, from what is kept at its checkpoint URL.\n\n"
@@ -28,7 +28,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Read, show, and fail if files are not whole."""
-    from resurge.cli.stored_job import open_job
+    from resurge.runtime.storage.stored_job import open_job
 
     status = status_of(open_job(url), time.time(), check=check)
     if as_json:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from resurge.connectors.contracts import Sink, StagedPart
+from resurge.connectors.contracts import JobReference, Sink, StagedPart, refuse_other_job
 from resurge.connectors.payloads import part_with_rows, rows_of
 from resurge.errors import SinkError
 
@@ -21,15 +21,18 @@ class CallbackSink(Sink):
 
     def __init__(self, function: Callable[[int, pl.DataFrame], Any] | None) -> None:
         self.function = function
+        self._owner: JobReference | None = None
         self._last_epochs: dict[tuple[str, str], int] = {}
 
     def __reduce__(self) -> tuple[Callable[[None], "CallbackSink"], tuple[None]]:
         """Executors only stage: the function stays on the driver, so it need not be picklable."""
         return (CallbackSink, (None,))
 
-    def open(self, query: str, schema: pl.Schema) -> None:
+    def open(self, query: str, schema: pl.Schema, job: JobReference) -> None:
         if not callable(self.function):
             raise SinkError(f"the callback of query {query!r} is {self.function!r}; expected a function of (epoch, frame)")
+        self._owner = self._owner or job
+        refuse_other_job("this CallbackSink", self._owner, job, "make a new CallbackSink(function) for each job")
 
     def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:
         return part_with_rows(query, epoch, part, frame)

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import msgspec
 import polars as pl
 
+from resurge.errors import SinkError
+
 Offset = dict[str, Any]
 
 
@@ -79,6 +81,17 @@ class Source(ABC):
 BAD_ROW_SCHEMA = pl.Schema({"location": pl.String, "row": pl.String, "error": pl.String})
 
 
+class JobReference(msgspec.Struct, frozen=True):
+    """The job that writes to a sink. `id` is made when the job begins and is the same after every restart."""
+
+    id: str
+    topology: str
+    checkpoint_url: str
+
+    def __str__(self) -> str:
+        return f"job {self.id} (topology {self.topology!r}, kept at {self.checkpoint_url})"
+
+
 class StagedPart(msgspec.Struct, frozen=True):
     """One part of a query's output of one epoch, written but not yet shown. `part` names the query partition."""
 
@@ -89,9 +102,21 @@ class StagedPart(msgspec.Struct, frozen=True):
     location: str | None = None
     payload: bytes | None = None
 
+    @property
+    def identity(self) -> str:
+        """Names these rows for the life of the job: whenever they are published again, it is under the same identity.
+
+        >>> StagedPart("counts", 7, "3", rows=2).identity
+        'counts/7/3'
+        """
+        return f"{self.query}/{self.epoch}/{self.part}"
+
 
 class Sink(ABC):
     """Where a query's committed output goes. Plain data that is pickled to the executors.
+
+    Epochs and parts have the same names in every job. A sink that remembers them belongs to the first job that opens it: it
+    keeps that job's `JobReference` with what it remembers, and refuses another job in `open` (`refuse_other_job`).
 
     The life of an output: `stage` on an executor, possibly several times for the same (epoch, part) because an attempt may
     be abandoned; then the engine logs the commit; then `publish` on the driver, in epoch order per part. After a crash the
@@ -100,7 +125,7 @@ class Sink(ABC):
     """
 
     @abstractmethod
-    def open(self, query: str, schema: pl.Schema) -> None:
+    def open(self, query: str, schema: pl.Schema, job: JobReference) -> None:
         """On the driver, before the first epoch: check that the destination can be written; refuse with a SinkError."""
 
     @abstractmethod
@@ -116,3 +141,9 @@ class Sink(ABC):
 
     def clean(self, query: str, committed_epoch: int) -> None:  # noqa: B027
         """On the driver, at start: remove what earlier, abandoned attempts staged."""
+
+
+def refuse_other_job(place: str, owner: JobReference, job: JobReference, remedy: str) -> None:
+    """Refuse a job that opens a sink of another job; its output would be taken for what the other job has shown already."""
+    if owner.id != job.id:
+        raise SinkError(f"{place} belongs to {owner}, but {job} also writes there: {remedy}")

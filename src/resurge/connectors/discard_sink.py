@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from resurge.connectors.contracts import Sink, StagedPart
+from resurge.connectors.contracts import JobReference, Sink, StagedPart, refuse_other_job
 
 
 class DiscardSink(Sink):
@@ -12,13 +12,15 @@ class DiscardSink(Sink):
 
     def __init__(self) -> None:
         self.rows = 0
+        self._owner: JobReference | None = None
         self._last_epochs: dict[tuple[str, str], int] = {}
 
     def __reduce__(self) -> tuple[Callable[[], "DiscardSink"], tuple[()]]:
         return (DiscardSink, ())
 
-    def open(self, query: str, schema: pl.Schema) -> None:
-        """There is nothing to check."""
+    def open(self, query: str, schema: pl.Schema, job: JobReference) -> None:
+        self._owner = self._owner or job
+        refuse_other_job("this DiscardSink", self._owner, job, "make a new DiscardSink() for each job")
 
     def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:
         return StagedPart(query, int(epoch), part, frame.height)

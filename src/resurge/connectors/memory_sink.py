@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from resurge.connectors.contracts import Sink, StagedPart
+from resurge.connectors.contracts import JobReference, Sink, StagedPart, refuse_other_job
 from resurge.connectors.payloads import part_with_rows, rows_of
 from resurge.errors import SinkError
 
@@ -15,14 +15,17 @@ class MemorySink(Sink):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._owner: JobReference | None = None
         self._schemas: dict[str, pl.Schema] = {}
         self._frames: dict[tuple[str, int, str], pl.DataFrame] = {}
 
     def __reduce__(self) -> tuple[Callable[[], "MemorySink"], tuple[()]]:
         return (MemorySink, ())
 
-    def open(self, query: str, schema: pl.Schema) -> None:
+    def open(self, query: str, schema: pl.Schema, job: JobReference) -> None:
         with self._lock:
+            self._owner = self._owner or job
+            refuse_other_job("this MemorySink", self._owner, job, "make a new MemorySink() for each job")
             self._schemas[query] = pl.Schema(schema)
 
     def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:

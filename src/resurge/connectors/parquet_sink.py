@@ -2,29 +2,40 @@
 
 import errno
 import io
-import json
 import os
 import re
+import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import polars as pl
 
-from resurge.connectors.contracts import Sink, StagedPart
+from resurge.connectors.contracts import JobReference, Sink, StagedPart, refuse_other_job
 from resurge.connectors.locations import filesystem, is_local, plain_location
 from resurge.errors import SinkError
 
 STAGING = "_staging"
-OWNER_FILE = "_query.json"
+OWNER_FILE = "_owner.json"
 STAGED_SUFFIX = ".parquet.staged"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,119}")
 
 
+class Owner(msgspec.Struct, frozen=True):
+    """Whose output a folder holds, as its owner file says."""
+
+    query: str
+    job: JobReference
+
+
 class _Folder(Protocol):
     """What the sink asks of a file system; every path is below the sink's own."""
+
+    def create(self, path: str, content: bytes) -> None:
+        """Write a file, unless it is there."""
 
     def write(self, path: str, content: bytes) -> None:
         """Write a file so that it survives a crash of the machine."""
@@ -49,7 +60,7 @@ class _Folder(Protocol):
 class ParquetSink(Sink):
     """Writes `<path>/epoch=<epoch>/<part>.parquet`, staged first as `<path>/_staging/<epoch>.<attempt>.<part>.parquet.staged`.
 
-    One path belongs to one query, unless folder_per_query gives each its own subfolder. A part without rows has no file.
+    One path belongs to one query of one job, as `<path>/_owner.json` says, unless folder_per_query gives each its own subfolder. A part without rows has no file.
     On this machine a file appears by atomic rename; on an object store by a copy, which such stores show only when whole.
     """
 
@@ -59,13 +70,13 @@ class ParquetSink(Sink):
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", plain_location(self.path))
 
-    def open(self, query: str, schema: pl.Schema) -> None:
+    def open(self, query: str, schema: pl.Schema, job: JobReference) -> None:
         root, folder = self._root(query), self._folder()
         with _clear_errors(f"write to {root}"):
             probe = f"{root}/{STAGING}/probe"
             folder.write(probe, b"")
             folder.remove(probe)
-            self._take_ownership(query, root, folder)
+            self._take_ownership(Owner(query, job), root, folder)
 
     def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:
         for name, what in ((part, "a part"), (attempt, "an attempt")):
@@ -119,19 +130,29 @@ class ParquetSink(Sink):
             raise SinkError(f"a staged part is at {part.location!r}; expected a file name as `stage` makes it")
         return f"{self._root(part.query)}/{STAGING}/{part.location}"
 
-    def _take_ownership(self, query: str, root: str, folder: "_Folder") -> None:
-        """Two queries in one folder would mix: the first one owns it."""
-        content = folder.read(f"{root}/{OWNER_FILE}")
-        if content is None:
-            folder.write(f"{root}/{OWNER_FILE}", json.dumps({"query": query}).encode())
-            return
+    def _take_ownership(self, wanted: Owner, root: str, folder: "_Folder") -> None:
+        """Two queries or two jobs in one folder would mix, or hide each other's epochs: the first one owns it."""
+        path = f"{root}/{OWNER_FILE}"
+        if folder.read(path) is None:
+            if any(name.startswith("epoch=") for name in folder.names(root)):
+                raise SinkError(
+                    f"{root} has output, but no {OWNER_FILE} says of which job; {wanted.job} needs a folder of its own: "
+                    "give the sink another path, or move the epoch=... folders away"
+                )
+            folder.create(path, msgspec.json.encode(wanted))
+        # Read back what is there: of two jobs that begin at the same time, the file names one.
         try:
-            owner = json.loads(content)["query"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise SinkError(f"{root}/{OWNER_FILE} is damaged ({error}); remove it if only query {query!r} writes here") from error
-        if owner != query:
+            owner = msgspec.json.decode(folder.read(path) or b"", type=Owner)
+        except msgspec.DecodeError as error:
             raise SinkError(
-                f"{root} belongs to query {owner!r}, but query {query!r} also writes there: give it another path, "
+                f"{path} is damaged ({error}); expected the query and job that write here: restore it, or give the sink another path"
+            ) from error
+        refuse_other_job(
+            root, owner.job, wanted.job, "give the sink another path, or remove the folder if its rows are not needed"
+        )
+        if owner.query != wanted.query:
+            raise SinkError(
+                f"{root} belongs to query {owner.query!r}, but query {wanted.query!r} also writes there: give it another path, "
                 "or give both folder_per_query=True"
             )
 
@@ -172,6 +193,15 @@ def _clear_errors(action: str) -> Iterator[None]:
 
 
 class _LocalFolder:
+    def create(self, path: str, content: bytes) -> None:
+        temporary = f"{path}.{secrets.token_hex(6)}"
+        self.write(temporary, content)
+        try:
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+        finally:
+            self.remove(temporary)
+
     def write(self, path: str, content: bytes) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -216,6 +246,10 @@ def _fsync_folder(folder: Path) -> None:
 @dataclass(frozen=True)
 class _RemoteFolder:
     file_system: Any
+
+    def create(self, path: str, content: bytes) -> None:
+        if not self.exists(path):
+            self.write(path, content)
 
     def write(self, path: str, content: bytes) -> None:
         self.file_system.makedirs(path.rpartition("/")[0], exist_ok=True)

@@ -13,9 +13,12 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from resurge.connectors.contracts import Sink, StagedPart
+from resurge.connectors.contracts import JobReference, Sink, StagedPart
+from resurge.errors import SinkError
 
 QUERY = "conformance"
+JOB = JobReference("0123abcd", "conformance", "out/jobs/first")
+OTHER_JOB = JobReference("4567cdef", "conformance", "out/jobs/second")
 SCHEMA = pl.Schema({"key": pl.String, "count": pl.Int64})
 
 
@@ -32,7 +35,7 @@ def check_sink(
     """
     for law in LAWS:
         trial = SinkTrial(make_sink(), read_rows, restart, law.__doc__ or law.__name__)
-        trial.sink.open(QUERY, SCHEMA)
+        trial.sink.open(QUERY, SCHEMA, JOB)
         law(trial)
 
 
@@ -57,7 +60,7 @@ class SinkTrial:
     def restart(self, committed_epoch: int) -> None:
         """A new driver: it opens the sink and removes what abandoned attempts left."""
         self.sink = self.restart_sink(self.sink)
-        self.sink.open(QUERY, SCHEMA)
+        self.sink.open(QUERY, SCHEMA, JOB)
         self.sink.clean(QUERY, committed_epoch)
 
     def expect(self, *visible: tuple[int, str, int]) -> None:
@@ -166,6 +169,31 @@ def an_empty_part_is_fine(trial: SinkTrial) -> None:
     trial.expect((1, "p1", 2))
 
 
+def another_job_is_refused_or_shown(trial: SinkTrial) -> None:
+    """Another job must be refused with both jobs named, or its rows must be visible beside those of the first job."""
+    trial.sink.publish([trial.stage(1, "p0", 3)])
+    other = trial.restart_sink(trial.sink)
+    try:
+        other.open(QUERY, SCHEMA, OTHER_JOB)
+    except SinkError as error:
+        for job in (JOB, OTHER_JOB):
+            assert job.id in str(error), f"{trial.law} expected an error that names {job}, got {error}"
+        trial.expect((1, "p0", 3))
+        return
+    copy: Sink = pickle.loads(pickle.dumps(other))
+    other.publish([copy.stage(QUERY, 1, "p0", "first", rows_for(1, "p0", 2))])
+    trial.expect((1, "p0", 3), (1, "p0", 2))
+
+
+def the_same_job_may_come_again(trial: SinkTrial) -> None:
+    """The job that a sink belongs to must be able to open it after every restart, and go on."""
+    trial.sink.publish([trial.stage(1, "p0", 3)])
+    trial.restart(committed_epoch=1)
+    trial.restart(committed_epoch=1)
+    trial.sink.publish([trial.stage(2, "p0", 1)])
+    trial.expect((1, "p0", 3), (2, "p0", 1))
+
+
 LAWS: Sequence[Callable[[SinkTrial], None]] = (
     staged_rows_are_not_visible,
     published_rows_are_visible,
@@ -177,4 +205,6 @@ LAWS: Sequence[Callable[[SinkTrial], None]] = (
     discarding_twice_is_harmless,
     an_attempt_lost_in_a_crash_is_cleaned,
     an_empty_part_is_fine,
+    another_job_is_refused_or_shown,
+    the_same_job_may_come_again,
 )

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from resurge.connectors.contracts import StagedPart
-from resurge.connectors.sink_conformance import SCHEMA, check_sink, rows_for
+from resurge.connectors.sink_conformance import JOB, OTHER_JOB, SCHEMA, check_sink, rows_for
 from resurge.connectors.sinks import CallbackSink, DiscardSink, MemorySink, ParquetSink
 from resurge.errors import SinkError
 
@@ -101,7 +101,7 @@ def test_a_sink_that_takes_another_attempt_for_other_rows_is_found_out():
 def test_a_dataset_reader_never_sees_staged_files(tmp_path):
     """Staged files lie under a name that neither a glob nor a dataset reader takes."""
     sink = ParquetSink(tmp_path)
-    sink.open("q", SCHEMA)
+    sink.open("q", SCHEMA, JOB)
     staged = sink.stage("q", 7, "p0", "a1", rows_for(7, "p0", 2))
     assert list(tmp_path.glob("**/*.parquet")) == []
     assert [path.name for path in (tmp_path / "_staging").iterdir()] == ["7.a1.p0.parquet.staged"]
@@ -112,7 +112,7 @@ def test_a_dataset_reader_never_sees_staged_files(tmp_path):
 def test_cleaning_leaves_committed_parts_that_are_not_yet_published(tmp_path):
     """Only what was staged after the committed epoch, or is already shown, goes."""
     sink = ParquetSink(tmp_path)
-    sink.open("q", SCHEMA)
+    sink.open("q", SCHEMA, JOB)
     shown = sink.stage("q", 1, "p0", "a1", rows_for(1, "p0", 1))
     sink.stage("q", 1, "p0", "a2", rows_for(1, "p0", 1))
     sink.stage("q", 2, "p0", "a1", rows_for(2, "p0", 1))
@@ -132,7 +132,7 @@ def test_hostile_names_are_refused(tmp_path, name):
     with pytest.raises(SinkError, match="expected 1 to 120 letters"):
         sink.stage("q", 1, "p0", name, frame)
     with pytest.raises(SinkError, match="expected 1 to 120 letters"):
-        sink.open(name, SCHEMA)
+        sink.open(name, SCHEMA, JOB)
     with pytest.raises(SinkError, match="expected a file name as `stage` makes it"):
         sink.publish([StagedPart("q", 1, "p0", 1, location="../../etc/passwd")])
     assert list(tmp_path.iterdir()) == []
@@ -140,12 +140,12 @@ def test_hostile_names_are_refused(tmp_path, name):
 
 def test_two_queries_in_one_folder_are_refused_unless_each_has_its_own(tmp_path):
     """The first query owns the folder; the error says how to share a path."""
-    ParquetSink(tmp_path / "one").open("first", SCHEMA)
+    ParquetSink(tmp_path / "one").open("first", SCHEMA, JOB)
     with pytest.raises(SinkError, match=r"belongs to query 'first'.*folder_per_query=True"):
-        ParquetSink(tmp_path / "one").open("second", SCHEMA)
+        ParquetSink(tmp_path / "one").open("second", SCHEMA, JOB)
     shared = ParquetSink(tmp_path / "two", folder_per_query=True)
     for query in ("first", "second"):
-        shared.open(query, SCHEMA)
+        shared.open(query, SCHEMA, JOB)
         shared.publish([shared.stage(query, 1, "p0", "a1", rows_for(1, query, 1))])
     assert sorted(path.parts[-3] for path in (tmp_path / "two").glob("**/*.parquet")) == ["first", "second"]
 
@@ -154,13 +154,13 @@ def test_a_destination_that_cannot_be_written_is_refused_at_open(tmp_path):
     """Here a file stands where the folder should be, which even the superuser cannot write into."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SinkError, match=r"could not write to .*make the folder writable"):
-        ParquetSink(tmp_path / "file" / "out").open("q", SCHEMA)
+        ParquetSink(tmp_path / "file" / "out").open("q", SCHEMA, JOB)
 
 
 def test_a_full_disk_is_a_clear_error_and_shows_nothing(tmp_path, monkeypatch):
     """The torn staged file is removed, and staging works again when there is room."""
     sink = ParquetSink(tmp_path)
-    sink.open("q", SCHEMA)
+    sink.open("q", SCHEMA, JOB)
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -176,7 +176,7 @@ def test_a_full_disk_is_a_clear_error_and_shows_nothing(tmp_path, monkeypatch):
 def test_a_staged_file_that_vanished_is_an_error_not_a_gap(tmp_path):
     """A committed part whose rows are gone is reported."""
     sink = ParquetSink(tmp_path)
-    sink.open("q", SCHEMA)
+    sink.open("q", SCHEMA, JOB)
     staged = sink.stage("q", 1, "p0", "a1", rows_for(1, "p0", 2))
     (tmp_path / "_staging" / staged.location).unlink()
     with pytest.raises(SinkError, match=r"cannot be published.*is gone"):
@@ -186,7 +186,7 @@ def test_a_staged_file_that_vanished_is_an_error_not_a_gap(tmp_path):
 def test_memory_sink_ships_nothing_to_executors_and_tells_epochs():
     """A pickled copy is empty and small; the table can name each row's epoch."""
     sink = MemorySink()
-    sink.open("q", SCHEMA)
+    sink.open("q", SCHEMA, JOB)
     assert sink.table().schema == SCHEMA
     for epoch in (2, 1):
         sink.publish([sink.stage("q", epoch, "p0", "a1", rows_for(epoch, "p0", 1000))])
@@ -208,7 +208,7 @@ def test_callback_gets_each_epoch_once_in_order_and_again_after_it_failed():
         calls.append((epoch, frame["key"].to_list()))
 
     sink = CallbackSink(callback)
-    sink.open("q", SCHEMA)
+    sink.open("q", SCHEMA, JOB)
     copy = pickle.loads(pickle.dumps(sink))
     parts = [copy.stage("q", epoch, part, "a1", rows_for(epoch, part, 1)) for epoch in (2, 1) for part in ("p1", "p0")]
     with pytest.raises(SinkError, match="callback of query 'q' failed for epoch 2: ValueError: the database is down"):
@@ -221,7 +221,7 @@ def test_callback_is_not_called_for_an_epoch_without_rows():
     """Whether the epoch has no part at all, as the engine leaves it, or only empty ones."""
     calls = []
     sink = CallbackSink(lambda epoch, frame: calls.append((epoch, frame.height)))
-    sink.open("q", SCHEMA)
+    sink.open("q", SCHEMA, JOB)
     for epoch, rows in ((1, 1), (2, 0), (3, 2)):
         sink.publish([sink.stage("q", epoch, "p0", "a1", rows_for(epoch, "p0", rows))])
     sink.publish([])
@@ -231,14 +231,60 @@ def test_callback_is_not_called_for_an_epoch_without_rows():
 def test_a_callback_must_be_a_function():
     """A mistake is found before the first epoch."""
     with pytest.raises(SinkError, match="expected a function of"):
-        CallbackSink(3).open("q", SCHEMA)
+        CallbackSink(3).open("q", SCHEMA, JOB)
 
 
 def test_several_epochs_published_at_once_in_any_order_all_count():
     """A driver that catches up publishes more than one epoch at a time."""
     seen = []
     for sink in (DiscardSink(), CallbackSink(lambda epoch, frame: seen.append(epoch))):
-        sink.open("q", SCHEMA)
+        sink.open("q", SCHEMA, JOB)
         sink.publish([sink.stage("q", epoch, "p0", "a1", rows_for(epoch, "p0", 2)) for epoch in (3, 1, 2)])
         assert isinstance(sink, CallbackSink) or sink.rows == 6
     assert seen == [1, 2, 3]
+
+
+class Forgetting(MemorySink):
+    """Takes any job, and takes its epochs for those of the first."""
+
+    def __reduce__(self):
+        return (Forgetting, ())
+
+    def open(self, query, schema, job):
+        self._schemas[query] = schema
+
+
+def test_a_sink_that_takes_another_jobs_epochs_for_its_own_is_found_out():
+    """The rows of a second job must not vanish."""
+    with pytest.raises(AssertionError, match="Another job must be refused with both jobs named, or its rows must be visible"):
+        check_sink(Forgetting, lambda sink: sink.table())
+
+
+def test_a_folder_belongs_to_one_job_and_says_so(tmp_path):
+    """A second job is told of both jobs and what to do; the folder is as it was."""
+    sink = ParquetSink(tmp_path / "out")
+    sink.open("q", SCHEMA, JOB)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(
+        SinkError, match=r"out belongs to job 0123abcd .*out/jobs/first.* but job 4567cdef .*give the sink another"
+    ):
+        ParquetSink(tmp_path / "out").open("q", SCHEMA, OTHER_JOB)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_with_output_of_nobody_is_refused(tmp_path):
+    """Without the owner file, epochs that are there would be taken for the job's own."""
+    sink = ParquetSink(tmp_path)
+    sink.open("q", SCHEMA, JOB)
+    sink.publish([sink.stage("q", 1, "p0", "a1", rows_for(1, "p0", 1))])
+    (tmp_path / "_owner.json").unlink()
+    with pytest.raises(SinkError, match=r"has output, but no _owner.json says of which job"):
+        sink.open("q", SCHEMA, OTHER_JOB)
+
+
+def test_a_damaged_owner_file_is_refused(tmp_path):
+    """Nobody can tell whose folder it is."""
+    ParquetSink(tmp_path).open("q", SCHEMA, JOB)
+    (tmp_path / "_owner.json").write_text('{"query": "q"}')
+    with pytest.raises(SinkError, match=r"_owner.json is damaged .*restore it, or give the sink another path"):
+        ParquetSink(tmp_path).open("q", SCHEMA, JOB)

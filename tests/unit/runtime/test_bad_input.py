@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from resurge.builder import TopologyBuilder
+from resurge.connectors.contracts import JobReference
 from resurge.connectors.files import files
 from resurge.connectors.sinks import MemorySink, ParquetSink
 from resurge.errors import (
@@ -603,7 +604,7 @@ def test_a_hostile_name_never_becomes_a_path(name: str, tmp_path: Path, monkeypa
         job.source("rows", scripted(script())).query(name)
         job.build()
     with pytest.raises(SinkError, match="becomes part of a file name"):
-        ParquetSink(str(tmp_path / "out"), folder_per_query=True).open(name, pl.Schema(SCHEMA))
+        ParquetSink(str(tmp_path / "out"), folder_per_query=True).open(name, pl.Schema(SCHEMA), JobReference("1", "job", "out"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -86,14 +86,14 @@ class Engine:
 
     def start(self) -> None:
         """Take the job over, restore its state and bring it to where the last driver was."""
-        claim(self.store, self.topology)
+        job = claim(self.store, self.topology)
         self.journal.read()
         generation = self.journal.take_over()
-        self.job = job_name(self.store.url, generation, self.options.local_root)
+        self.job = job_name(job.id, generation, self.options.local_root)
         found = resumption(self.store, self.journal.records())
         self.sources = Sources(self.topology, self.store)
         self.sources.begin(self.runner)
-        self.outputs.open(found.committed_epoch)
+        self.outputs.open(job, found.committed_epoch)
         self.runner.install(self.job, JobCode(self.program, self.sources.readers, self.outputs.sinks))
         self._adopt(found)
         self.story = Story(self.telemetry, self.program, self.ledger)

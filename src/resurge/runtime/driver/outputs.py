@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from resurge.connectors.contracts import Sink, StagedPart
+from resurge.connectors.contracts import JobReference, Sink, StagedPart
 from resurge.model.topology import Topology
 from resurge.runtime.worker.messages import SlotReport
 
@@ -14,10 +14,10 @@ class Outputs:
         self.topology = topology
         self.sinks: dict[str, Sink] = {query.name: query.sink for query in topology.queries.values()}
 
-    def open(self, committed_epoch: int) -> None:
+    def open(self, job: JobReference, committed_epoch: int) -> None:
         """Check every destination, and remove what abandoned attempts left there."""
         for query, sink in self.sinks.items():
-            sink.open(query, self.topology.shapes[self.topology.queries[query].operator].schema)
+            sink.open(query, self.topology.shapes[self.topology.queries[query].operator].schema, job)
             sink.clean(query, committed_epoch)
 
     def show(self, parts: Iterable[StagedPart]) -> None:

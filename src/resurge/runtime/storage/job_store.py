@@ -1,7 +1,10 @@
 """What must stay the same for the life of a job, written once when it begins."""
 
+import secrets
+
 import msgspec
 
+from resurge.connectors.contracts import JobReference
 from resurge.errors import CorruptFileError, IncompatibleJobError
 from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator
@@ -19,8 +22,9 @@ class TableKey(msgspec.Struct, frozen=True):
 
 
 class JobIdentity(msgspec.Struct, frozen=True):
-    """The fixed part of a job: what its state and logs were written by."""
+    """The fixed part of a job: its id, and what its state and logs were written by."""
 
+    id: str
     topology: str
     key_groups: int
     hash_fingerprint: str
@@ -29,8 +33,8 @@ class JobIdentity(msgspec.Struct, frozen=True):
     table_keys: dict[str, dict[str, TableKey]] = {}
 
 
-def identity_of(topology: Topology) -> JobIdentity:
-    """What this topology would fix."""
+def identity_of(topology: Topology, job_id: str = "") -> JobIdentity:
+    """What this topology would fix, for the job of that id."""
     kept = {
         name: operator.signature()
         for name, operator in topology.operators.items()
@@ -45,7 +49,7 @@ def identity_of(topology: Topology) -> JobIdentity:
     keys = {
         name: {table: TableKey(list(spec.key), spec.bucket) for table, spec in found.items()} for name, found in specs.items()
     }
-    return JobIdentity(topology.name, topology.key_groups, fingerprint(), kept, tables, keys)
+    return JobIdentity(job_id, topology.name, topology.key_groups, fingerprint(), kept, tables, keys)
 
 
 def read_identity(store: DurableStore) -> JobIdentity | None:
@@ -60,14 +64,14 @@ def read_identity(store: DurableStore) -> JobIdentity | None:
         ) from error
 
 
-def claim(store: DurableStore, topology: Topology) -> None:
-    """Record a new job, or refuse a topology that does not fit the job that is there."""
-    wanted = identity_of(topology)
-    if store.create(paths.JOB, msgspec.json.encode(wanted)):
-        return
+def claim(store: DurableStore, topology: Topology) -> JobReference:
+    """Record a new job, or refuse a topology that does not fit the job that is there; which job it is."""
     known = read_identity(store)
-    if known is not None:
-        refuse_difference(known, wanted, store.url)
+    if known is None:
+        wanted = identity_of(topology, secrets.token_hex(8))
+        known = wanted if store.create(paths.JOB, msgspec.json.encode(wanted)) else read_identity(store) or wanted
+    refuse_difference(known, identity_of(topology), store.url)
+    return JobReference(known.id, known.topology, store.url)
 
 
 def refuse_difference(known: JobIdentity, wanted: JobIdentity, url: str) -> None:

@@ -1,6 +1,5 @@
 """A node's local store: segments of state runs, memory-mapped, and buffers. Lost with its node."""
 
-import hashlib
 import mmap
 import shutil
 from pathlib import Path
@@ -58,9 +57,8 @@ class NodeStore:
             (self.folder / name).unlink(missing_ok=True)
 
 
-def job_name(url: str, generation: int, local_root: str) -> str:
-    """Name a run of the job at a URL, and remove what its killed drivers left in the local store of this machine."""
-    place = hashlib.sha256(url.encode()).hexdigest()[:10]
-    for left in Path(local_root).glob(f"resurge-{place}-*"):
+def job_name(job_id: str, generation: int, local_root: str) -> str:
+    """Name a run of a job, and remove what its killed drivers left in the local store of this machine."""
+    for left in Path(local_root).glob(f"resurge-{job_id}-*"):
         shutil.rmtree(left, ignore_errors=True)
-    return f"{place}-{generation}"
+    return f"{job_id}-{generation}"

@@ -19,6 +19,24 @@ class Determinism(IntEnum):
     ARBITRARY = 4
 
 
+KEY_TYPES = frozenset(
+    {
+        *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64),
+        *(pl.Float32, pl.Float64, pl.Decimal, pl.Boolean, pl.String, pl.Binary),
+        *(pl.Date, pl.Time, pl.Datetime, pl.Duration),
+    }
+)
+"""The types that rows can be grouped by: equal values hash alike in every process."""
+
+_KEY_ADVICE: dict[type[pl.DataType], str] = {
+    pl.Categorical: "cast it to pl.String in a map before",
+    pl.Enum: "cast it to pl.String in a map before",
+    pl.Struct: "make a column of each field that you need in a map before, with .struct.field(...)",
+    pl.List: "make one row of each item in a flat_map before, or one string of all items with .list.join(...)",
+    pl.Array: "make one row of each item in a flat_map before",
+}
+
+
 @dataclass(frozen=True)
 class StreamShape:
     """What is known of a stream before it runs: its columns and which of them is the event time."""
@@ -34,6 +52,16 @@ class StreamShape:
                 "name one of these, or add the column in a map before it"
             )
         return self.schema[name]
+
+    def key_column(self, name: str, wanted_by: str) -> pl.DataType:
+        """The type of a column that rows are grouped by, or an error if rows cannot be grouped by it."""
+        kind = self.column(name, wanted_by)
+        if kind.base_type() not in KEY_TYPES:
+            advice = _KEY_ADVICE.get(kind.base_type(), "use a column of another type, or make one in a map before")
+            raise TopologyError(
+                f"{wanted_by}: key column {name!r} is {kind}; expected a number, string, boolean, binary, date or time: {advice}"
+            )
+        return kind
 
     def time_column(self, wanted_by: str) -> str:
         """The event-time column, or an error that says how to declare one."""

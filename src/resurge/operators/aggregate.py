@@ -44,7 +44,7 @@ class KeyedAggregate(StatefulOperator):
         described = f"aggregate {self.name!r}"
         if not self.key:
             raise TopologyError(f"{described} has no key; expected at least one key column: add a constant one in a map before")
-        columns = {name: given.column(name, described) for name in self.key}
+        columns = {name: given.key_column(name, described) for name in self.key}
         for name, kind in final_schema(self.aggregates, given, described).items():
             if name in columns:
                 raise TopologyError(f"{described}: aggregate {name!r} has the name of a key column; rename it")
@@ -53,7 +53,7 @@ class KeyedAggregate(StatefulOperator):
 
     def combiner(self, shape: StreamShape) -> Combiner:
         """Parts per key."""
-        return Combiner(self.key, self.aggregates)
+        return Combiner(self.key, self.aggregates, operators=(self.name,))
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """Parts per key."""
@@ -65,10 +65,11 @@ class KeyedAggregate(StatefulOperator):
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Merge the epoch's parts with the state of the keys that came."""
         table = state["aggregates"]
-        changed = inputs[0].frame.group_by(self.key, maintain_order=True).agg(merge_expressions(self.aggregates))
+        parts = inputs[0].frame
+        changed = parts.group_by(self.key, maintain_order=True).agg(merge_expressions(self.aggregates, parts.schema))
         if changed.height and table.runs:
             older = table.lookup(changed).rename(lambda name: name + _OLD)
-            changed = changed.hstack(older).with_columns(merge_with(self.aggregates, _OLD)).select(changed.columns)
+            changed = changed.hstack(older).with_columns(merge_with(self.aggregates, _OLD, parts.schema)).select(changed.columns)
         output = changed.select(*self.key, *final_expressions(self.aggregates))
         return Outcome(output, {"aggregates": TableDelta(upserts=changed)})
 

@@ -96,7 +96,9 @@ def _part_type(part: Part, shape: StreamShape, wanted_by: str) -> pl.DataType:
         raise TopologyError(
             f"{wanted_by}: sum or mean of column {part.column!r} of type {kind}; expected a number: cast it in a map before"
         )
-    return pl.Float64() if kind.is_float() else kind if kind.is_decimal() else pl.Int64()
+    if isinstance(kind, pl.Decimal):
+        return pl.Decimal(38, kind.scale)
+    return pl.Float64() if kind.is_float() else pl.Int64()
 
 
 def final_schema(aggregates: Aggregates, shape: StreamShape, wanted_by: str) -> dict[str, pl.DataType]:
@@ -120,22 +122,29 @@ def _partial(part: Part, kind: pl.DataType) -> pl.Expr:
     if part.kind == "count":
         return column.count().cast(pl.Int64)
     if part.kind == "sum":
-        # Cast first: Polars would sum small types into types of its own choice, and parts must agree everywhere.
-        return column.cast(kind).sum()
+        return _sum(column, kind)
     return column.min() if part.kind == "min" else column.max()
 
 
-def merge_expressions(aggregates: Aggregates) -> list[pl.Expr]:
+def _sum(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """A sum of this type; an integer that does not fit is an error, where Polars alone would wrap around."""
+    # Cast first: Polars would sum small types into types of its own choice, and parts must agree everywhere.
+    return column.cast(pl.Int128).sum().cast(kind) if kind.is_integer() else column.cast(kind).sum()
+
+
+def merge_expressions(aggregates: Aggregates, kinds: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     """From partial columns to partial columns, inside group_by(...).agg(...)."""
-    return [_merge(part) for part in parts_of(aggregates)]
+    return [_merge(part, kinds[part.name]) for part in parts_of(aggregates)]
 
 
-def _merge(part: Part) -> pl.Expr:
+def _merge(part: Part, kind: pl.DataType) -> pl.Expr:
     column = pl.col(part.name)
+    if part.kind == "sum":
+        return _sum(column, kind)
     return column.min() if part.kind == "min" else column.max() if part.kind == "max" else column.sum()
 
 
-def merge_with(aggregates: Aggregates, older: str) -> list[pl.Expr]:
+def merge_with(aggregates: Aggregates, older: str, kinds: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     """Merge each partial column with a nullable column of the same name and the suffix `older`, row by row."""
     expressions = []
     for part in parts_of(aggregates):
@@ -144,6 +153,8 @@ def merge_with(aggregates: Aggregates, older: str) -> list[pl.Expr]:
             merged = pl.min_horizontal(new, old)
         elif part.kind == "max":
             merged = pl.max_horizontal(new, old)
+        elif part.kind == "sum" and kinds[part.name].is_integer():
+            merged = (new.cast(pl.Int128) + old.fill_null(0)).cast(kinds[part.name])
         else:
             # A sum over nulls only is 0 in Polars, so a missing older part adds nothing.
             merged = old.fill_null(0) + new

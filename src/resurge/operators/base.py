@@ -92,6 +92,11 @@ class StatefulOperator(Operator):
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Take one epoch's input of one partition; the state is not changed, the outcome says how it changes."""
 
+    @property
+    def keeps_key(self) -> bool:
+        """Whether key columns of the output have the values of the key that the row was made for."""
+        return True
+
     def watermark_delay_us(self) -> int:
         """How far the output's event time may lie behind the input's watermark."""
         return 0

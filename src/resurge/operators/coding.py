@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 Codes = npt.NDArray[np.int64]
+MOST_CODES = 2**63 - 1
 
 
 class Coded(NamedTuple):
@@ -18,17 +19,38 @@ class Coded(NamedTuple):
     keys: pl.DataFrame
 
 
+def canonical(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """The rows with one form of each key: -0.0 is 0.0, and every NaN is the same, as in Spark."""
+    floats = [name for name in key if frame.schema[name].is_float()]
+    if not floats or not frame.height:
+        return frame
+    return frame.with_columns(
+        pl.when(pl.col(name) == 0)
+        .then(0.0)
+        .when(pl.col(name).is_nan())
+        .then(float("nan"))
+        .otherwise(pl.col(name))
+        .cast(frame.schema[name])
+        .alias(name)
+        for name in floats
+    )
+
+
 def coded(frame: pl.DataFrame, key: Sequence[str]) -> Coded:
     """Number the distinct keys of a table."""
     codes, values = _column_codes(frame.get_column(key[0]))
     if len(key) == 1:
         return Coded(codes, pl.DataFrame({key[0]: values}))
     columns = [(codes, values), *(_column_codes(frame.get_column(name)) for name in key[1:])]
-    packed = columns[0][0]
+    if not frame.height:
+        return Coded(codes, frame.select(key))
+    packed, distinct = codes, len(values)
     for column, kinds in columns[1:]:
-        packed, distinct = packed * len(kinds) + column, len(kinds)
-        if distinct == 0:
-            return Coded(packed, frame.select(key).clear())
+        if distinct * len(kinds) > MOST_CODES:
+            # Number only the combinations that occur: there are no more of them than rows.
+            occurring, packed = np.unique(packed, return_inverse=True)
+            packed, distinct = packed.astype(np.int64), occurring.size
+        packed, distinct = packed * len(kinds) + column, distinct * len(kinds)
     firsts, codes = np.unique(packed, return_index=True, return_inverse=True)[1:]
     return Coded(codes.astype(np.int64), frame.select(key)[firsts])
 

@@ -12,18 +12,20 @@ import polars as pl
 
 from resurge.model.operator import StreamShape
 from resurge.operators.aggregates import Aggregates, partial_expressions, partial_schema
+from resurge.operators.failures import failed
 
 PANE = "__pane"
 
 
 @dataclass(frozen=True)
 class Combiner:
-    """How rows become parts: group by key and, where there is a pane, by the pane of the event time."""
+    """How rows become parts for some operators: group by key and, where there is a pane, by the pane of the event time."""
 
     key: tuple[str, ...]
     aggregates: Aggregates
     time: str | None = None
     pane_us: int | None = None
+    operators: tuple[str, ...] = ()
 
     def schema(self, shape: StreamShape) -> pl.Schema:
         """The columns of the parts."""
@@ -39,7 +41,10 @@ class Combiner:
         groups: list[pl.Expr] = [pl.col(name) for name in self.key]
         if self.time is not None and self.pane_us is not None:
             groups.append((time_us(self.time) // self.pane_us * self.pane_us).alias(PANE))
-        return frame.group_by(groups, maintain_order=True).agg(partial_expressions(self.aggregates, partials))
+        try:
+            return frame.group_by(groups, maintain_order=True).agg(partial_expressions(self.aggregates, partials))
+        except pl.exceptions.PolarsError as error:
+            raise failed(", ".join(self.operators), "before the shuffle", error) from error
 
 
 def time_us(column: str) -> pl.Expr:
@@ -53,4 +58,5 @@ def shared(combiners: Sequence[Combiner]) -> Combiner:
     panes = [combiner.pane_us for combiner in combiners if combiner.pane_us is not None]
     aggregates = {aggregate: name for combiner in combiners for name, aggregate in combiner.aggregates}
     named = tuple((f"part{index}", aggregate) for index, aggregate in enumerate(aggregates))
-    return Combiner(first.key, named, first.time, math.gcd(*panes) if panes else None)
+    operators = tuple(name for combiner in combiners for name in combiner.operators)
+    return Combiner(first.key, named, first.time, math.gcd(*panes) if panes else None, operators)

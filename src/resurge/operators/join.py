@@ -164,7 +164,7 @@ class IntervalJoin(StatefulOperator):
             if self.span.is_bounded and time is None:
                 raise TopologyError(f"{described} matches by time, but names no time column for input {side!r}; expected one")
         for name in self.on:
-            kinds = [given.column(name, described) for given in inputs]
+            kinds = [given.key_column(name, described) for given in inputs]
             if kinds[0] != kinds[1]:
                 raise TopologyError(
                     f"{described}: key column {name!r} is {kinds[0]} in {self.inputs[0]!r} and {kinds[1]} in {self.inputs[1]!r}; "

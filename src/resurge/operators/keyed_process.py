@@ -116,6 +116,11 @@ class KeyedProcess(StatefulOperator):
         numbered = rows.join(touched.with_row_index(_KEY), on=list(self.key), how="left", nulls_equal=True, maintain_order="left")
         return numbered.partition_by(_KEY, maintain_order=True, include_key=False)
 
+    @property
+    def keeps_key(self) -> bool:
+        """A user's function may emit rows of other keys."""
+        return False
+
     def watermark_delay_us(self) -> int:
         """What the user declares."""
         return self.event_time_delay_us
@@ -316,6 +321,11 @@ class TableProcess(StatefulOperator):
             )
         return after, made[1]
 
+    @property
+    def keeps_key(self) -> bool:
+        """A user's function may emit rows of other keys."""
+        return False
+
     def watermark_delay_us(self) -> int:
         """What the user declares."""
         return self.event_time_delay_us
@@ -350,7 +360,7 @@ def _check_keyed(described: str, key: tuple[str, ...], given: StreamShape) -> No
     if not key:
         raise TopologyError(f"{described} has no key; expected at least one key column")
     for name in key:
-        given.column(name, described)
+        given.key_column(name, described)
 
 
 def _check_names(described: str, key: tuple[str, ...], fields: Iterable[str]) -> None:

@@ -43,7 +43,7 @@ class Maintain(StatefulOperator):
             if other.schema != first.schema:
                 raise TopologyError(f"{described}: {name!r} and {self.inputs[0]!r} differ; expected the same columns: align them")
         for column in (*self.key, *self.identity):
-            first.column(column, described)
+            first.key_column(column, described)
         if STREAM in first.schema:
             raise TopologyError(f"{described}: its input has a column {STREAM!r}, which this operator adds: rename it")
         first.column(self.time, described)

@@ -13,6 +13,7 @@ import polars as pl
 from resurge.model.operator import Operator, StreamShape
 from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator, StatelessOperator
+from resurge.operators.coding import canonical
 from resurge.operators.combining import Combiner, shared
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform, Union
 
@@ -61,6 +62,11 @@ class Exchange:
     def schema(self) -> pl.Schema:
         """The columns that travel."""
         return self.combiner.schema(self.shape) if self.combiner else self.shape.schema
+
+    def outgoing(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """What travels of the node's rows: the rows, or their parts where the exchange combines; keys in one form."""
+        rows = canonical(frame.select(*self.shape.schema), self.key)
+        return rows if self.combiner is None else self.combiner.combine(rows, self.shape)
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,8 @@ class _Compiler:
 
     def _stateless(self, operator: Operator, parent: int, delays: Delays) -> int:
         above = self.nodes[parent]
-        keeps = isinstance(operator, Transform) and operator.kind == "filter"
+        # A function may also change columns, whatever it is called with.
+        keeps = isinstance(operator, Transform) and operator.kind == "filter" and operator.function is None
         return self._node(operator, above.level, parent, above.kept_key if keeps else None, delays)
 
     def _stateful(self, operator: Operator) -> int:
@@ -206,7 +213,8 @@ class _Compiler:
             feeds.append(Feed(tuple(exchanges), tuple(locals_)))
         self.feeds[operator.name] = tuple(feeds)
         output = self.topology.shapes[operator.name].schema
-        kept = keys[0] if all(key == keys[0] for key in keys) and all(column in output for column in keys[0]) else None
+        keeps = isinstance(operator, StatefulOperator) and operator.keeps_key
+        kept = keys[0] if keeps and all(key == keys[0] for key in keys) and all(name in output for name in keys[0]) else None
         delays = self._delays(number for name in operator.inputs for number in self.branches[name])
         return self._node(operator, level, None, kept, delays)
 

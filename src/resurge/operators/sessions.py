@@ -62,7 +62,7 @@ class SessionWindow(StatefulOperator):
         (given,) = inputs
         described = f"session window {self.name!r}"
         self._check_options(given, described)
-        columns = {name: given.column(name, described) for name in self.key}
+        columns = {name: given.key_column(name, described) for name in self.key}
         bounds: dict[str, pl.DataType] = {START: _TIME, END: _TIME}
         results = final_schema(self.aggregates, given, described)
         mark: dict[str, pl.DataType] = {RETRACTED: pl.Boolean()} if self.emit == "update" else {}
@@ -152,8 +152,9 @@ class SessionWindow(StatefulOperator):
         pieces = [before.with_columns(pl.lit(False).alias(_IS_NEW)), new.with_columns(pl.lit(True).alias(_IS_NEW))]
         ordered = pl.concat(pieces).sort(_KEY, _FIRST, _IS_NEW)
         bounds = [pl.col(_KEY).first(), pl.col(_FIRST).first(), pl.col(_LAST).max()]
+        parts = merge_expressions(self.aggregates, ordered.schema)
         merged = _numbered(ordered, self.gap_us).group_by(_SESSION, maintain_order=True)
-        return merged.agg(*bounds, *merge_expressions(self.aggregates), pl.col(_IS_NEW).any()).drop(_SESSION)
+        return merged.agg(*bounds, *parts, pl.col(_IS_NEW).any()).drop(_SESSION)
 
     def _updates(self, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
         gone = before.join(after, on=[_KEY, _FIRST], how="anti").with_columns(pl.lit(True).alias(RETRACTED))

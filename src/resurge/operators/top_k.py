@@ -52,8 +52,9 @@ class TopK(StatefulOperator):
         """Group, rank, and the row's other columns."""
         (given,) = inputs
         described = f"top_k {self.name!r}"
-        for column in (*self.per, self.by, *self.identity):
-            given.column(column, described)
+        given.column(self.by, described)
+        for column in (*self.per, *self.identity):
+            given.key_column(column, described)
         if not isinstance(self.k, int) or self.k < 1 or not self.identity or self.lateness_us < 0:
             raise TopologyError(
                 f"{described} has k = {self.k!r}, identity columns {self.identity} and a lateness of {self.lateness_us} us; "

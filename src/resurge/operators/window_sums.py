@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from resurge.operators.aggregates import Aggregates, all_partial_columns, merge_expressions, parts_of
+from resurge.operators.coding import MOST_CODES
 
 _CODE = "__code"
 _ROWS = "count()"
@@ -38,26 +39,37 @@ def windowed(
     aggregates: Aggregates,
 ) -> Windowed:
     """The parts of every key and open window; a window's number is its start divided by the slide."""
+    row, window = _hits(pane_us, size_us, slide_us, open_from)
+    first, numbers = int(window.min()) if window.size else 0, None
+    width = int(window.max()) - first + 1 if window.size else 1
+    if (int(codes.max()) + 1) * width > MOST_CODES:
+        # Too far apart in time for one integer: number only the windows that occur.
+        numbers, window = np.unique(window, return_inverse=True)
+        first, width = 0, numbers.size
+    key = codes[row] * width + (window - first)
+    cells = (int(codes.max()) + 1) * width
+    if _adds_up(panes, aggregates) and cells <= min(MOST_CELLS, MOST_CELLS_PER_ROW * max(1, key.size)):
+        found, parts = _counted(panes, row, key, cells, aggregates)
+    else:
+        found, parts = _grouped(panes, row, key, aggregates)
+    windows = found % width + first
+    return Windowed(found // width, windows if numbers is None else numbers[windows], parts)
+
+
+def _hits(pane_us: Integers, size_us: int, slide_us: int, open_from: int | None) -> tuple[Integers, Integers]:
+    """Each row with each open window that it belongs to."""
     last = pane_us // slide_us
     offset = pane_us - last * slide_us
-    first = int(last.min()) - size_us // slide_us
-    width = int(last.max()) - first + 1
     least = None if open_from is None else -(-open_from // slide_us)
-    rows, keys = [], []
+    rows, windows = [], []
     for back in range(-(-size_us // slide_us)):
         inside = offset + back * slide_us < size_us
         if least is not None:
             inside &= last - back >= least
         chosen = np.flatnonzero(inside)
         rows.append(chosen)
-        keys.append(codes[chosen] * width + (last[chosen] - back - first))
-    row, key = np.concatenate(rows), np.concatenate(keys)
-    cells = (int(codes.max()) + 1) * width
-    if _adds_up(panes, aggregates) and cells <= min(MOST_CELLS, MOST_CELLS_PER_ROW * max(1, key.size)):
-        found, parts = _counted(panes, row, key, cells, aggregates)
-    else:
-        found, parts = _grouped(panes, row, key, aggregates)
-    return Windowed(found // width, found % width + first, parts)
+        windows.append(last[chosen] - back)
+    return np.concatenate(rows), np.concatenate(windows)
 
 
 def _adds_up(panes: pl.DataFrame, aggregates: Aggregates) -> bool:
@@ -72,7 +84,8 @@ def _adds_up(panes: pl.DataFrame, aggregates: Aggregates) -> bool:
 
 def _is_small(column: pl.Series) -> bool:
     values = column.to_numpy()
-    return values.size == 0 or int(np.abs(values).max()) * values.size < 2**53
+    # Python's integers: the absolute value of the least 64-bit integer is no 64-bit integer.
+    return values.size == 0 or max(-int(values.min()), int(values.max())) * values.size < 2**53
 
 
 def _counted(
@@ -90,5 +103,5 @@ def _counted(
 
 def _grouped(panes: pl.DataFrame, row: Integers, key: Integers, aggregates: Aggregates) -> tuple[Integers, pl.DataFrame]:
     hits = panes.select(all_partial_columns(aggregates))[row].with_columns(pl.Series(_CODE, key))
-    grouped = hits.group_by(_CODE, maintain_order=True).agg(merge_expressions(aggregates)).sort(_CODE)
+    grouped = hits.group_by(_CODE, maintain_order=True).agg(merge_expressions(aggregates, panes.schema)).sort(_CODE)
     return grouped.get_column(_CODE).to_numpy(), grouped.drop(_CODE)

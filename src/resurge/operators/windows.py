@@ -88,7 +88,7 @@ class Window(StatefulOperator):
                 "expected a slide of at most the size"
             )
         given.time_column(described)
-        columns = {name: given.column(name, described) for name in self.key}
+        columns = {name: given.key_column(name, described) for name in self.key}
         columns.update({START: _TIME, END: _TIME})
         for name, kind in final_schema(self.aggregates, given, described).items():
             if name in columns:
@@ -99,7 +99,7 @@ class Window(StatefulOperator):
     def combiner(self, shape: StreamShape) -> Combiner:
         """Parts per key and pane; rows are counted too, so that late ones can be."""
         counted = (*self.aggregates, ("", count()))
-        return Combiner(self.key, counted, shape.time_column(f"window {self.name!r}"), self.span.pane_us)
+        return Combiner(self.key, counted, shape.time_column(f"window {self.name!r}"), self.span.pane_us, (self.name,))
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """Parts per key and window; a window's start is its bucket, so that closed windows go at once."""
@@ -129,7 +129,7 @@ class Window(StatefulOperator):
         if not known.height:
             return changed
         older = table.lookup(known).rename(lambda name: name + _OLD)
-        merged = known.hstack(older).with_columns(merge_with(self.aggregates, _OLD)).select(changed.columns)
+        merged = known.hstack(older).with_columns(merge_with(self.aggregates, _OLD, changed.schema)).select(changed.columns)
         return pl.concat([merged, changed.filter(pl.col(START) > last)])
 
     def _open_from(self, watermark_us: int | None) -> int | None:

@@ -15,6 +15,7 @@ from resurge.errors import JobError, ResurgeError
 from resurge.model.operator import Determinism
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
+from resurge.operators.failures import failed
 from resurge.operators.program import Node, Program
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator
 from resurge.runtime.storage import paths
@@ -31,7 +32,7 @@ from resurge.runtime.worker.messages import (
     WorkKey,
 )
 from resurge.runtime.worker.outcomes import OutcomeId, decided
-from resurge.runtime.worker.packets import Inbox, PacketWriter, combined, merge_maxima, resend, send
+from resurge.runtime.worker.packets import Inbox, PacketWriter, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import PartitionStates, node_store
 
 _encode = msgspec.msgpack.encode
@@ -227,14 +228,8 @@ class LevelTask:
         try:
             context = self._context(node, epoch)
             outcome = self._decided(node, epoch, work.key_group, lambda: operator.process(state, inputs, context))
-        except JobError as error:
-            raise JobError(f"{error} (operator {operator.name!r}, epoch {epoch.epoch})") from error
-        except ResurgeError:
-            raise
         except Exception as error:
-            raise JobError(
-                f"operator {operator.name!r} failed in epoch {epoch.epoch}, key group {work.key_group}: {type(error).__name__}: {error}"
-            ) from error
+            raise failed(operator.name, f"in epoch {epoch.epoch}, key group {work.key_group}", error) from error
         states.states[work.key] = {
             name: table.apply(outcome.changes[name]) if name in outcome.changes else table for name, table in state.items()
         }
@@ -285,14 +280,8 @@ class LevelTask:
         try:
             context = self._context(node, epoch)
             made = self._decided(node, epoch, order, lambda: Outcome(operator.apply(frame, context))).output
-        except JobError as error:
-            raise JobError(f"{error} (operator {operator.name!r}, epoch {epoch.epoch})") from error
-        except ResurgeError:
-            raise
         except Exception as error:
-            raise JobError(
-                f"operator {operator.name!r} failed in epoch {epoch.epoch}: {type(error).__name__}: {error}"
-            ) from error
+            raise failed(operator.name, f"in epoch {epoch.epoch}", error) from error
         wanted = self.program.topology.shapes[operator.name].schema
         if made.schema != wanted:
             raise JobError(
@@ -314,7 +303,7 @@ class LevelTask:
         """Send each node's rows to the exchanges that start at it; the last writer is the buffer."""
         for exchange in self.program.exchanges:
             if exchange.node in frames and frames[exchange.node].height:
-                rows = combined(exchange, frames[exchange.node], exchange.shape)
+                rows = exchange.outgoing(frames[exchange.node])
                 # What a shadow makes is for those in this job only.
                 kept = frozenset() if self.program.owner(exchange.node) in shadows else self.kept[exchange.number]
                 targets = [*self.targets[exchange.number], kept]

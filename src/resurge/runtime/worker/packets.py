@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from resurge.model.operator import StreamShape
 from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.program import Exchange
 from resurge.runtime.storage.frames import from_bytes, to_bytes
@@ -159,10 +158,3 @@ def resend(
         if pieces:
             ends = np.cumsum([piece.height for piece in pieces]).tolist()
             writer.add(entry.exchange, entry.epoch, entry.order, groups, ends, to_bytes(pl.concat(pieces)))
-
-
-def combined(exchange: Exchange, frame: pl.DataFrame, shape: StreamShape) -> pl.DataFrame:
-    """What travels: the rows, or their parts where the exchange combines."""
-    if exchange.combiner is None:
-        return frame.select(*exchange.schema)
-    return exchange.combiner.combine(frame, shape)

@@ -34,6 +34,7 @@ from resurge.errors import ResurgeError, SourceError, TopologyError
 FileFormat = Literal["parquet", "csv", "jsonl"]
 BadRows = Literal["fail", "route"]
 SUFFIXES: dict[str, FileFormat] = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+SAMPLED_ROWS = 1000
 LARGE_TEXT_BYTES = 64 * 1024 * 1024
 
 
@@ -134,10 +135,11 @@ class FileReader:
         self._taken: dict[str, FileRange] = {}
         self._batches: dict[int, Batch] = {}
         self._footer_rows: dict[tuple[str, str], int] = {}
+        self._seen_bytes = self._seen_rows = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors only read splits: the log and what was taken stay on the driver."""
-        return {"source": self.source, "name": self.name, "_log": None, "_taken": {}, "_batches": {}, "_footer_rows": {}}
+        return {"source": self.source, "name": self.name, "_log": None}
 
     def initialOffset(self) -> Offset:
         return {"batch": 0}
@@ -161,15 +163,35 @@ class FileReader:
         return self.latest_offset(start, ReadLimit(getattr(limit, "max_rows", None)))
 
     def newest_offset(self, start: Offset) -> Offset:
-        """All there is now; rows that are not in a batch yet are in "unread_rows" (None: not cheap to know)."""
+        """All there is now; "unread_rows" are those that are in no batch yet, as many as files of that size usually have."""
         self._load_log()
         rests, new = self._waiting()
-        unread: int | None = 0
+        counted, bytes_left = 0, 0
+        waiting: list[FileRange | FoundFile] = [*new, *rests]
+        for part in waiting:
+            first = part.row_start if isinstance(part, FileRange) else 0
+            rows = self._footer_rows.get((part.path, part.version))
+            if rows is not None:
+                counted += rows - first
+            else:
+                bytes_left += part.size_bytes - (part.byte_start if isinstance(part, FileRange) else 0)
+        if bytes_left and not self._seen_rows:
+            self._sample(waiting[0])
+        estimated = round(bytes_left * self._seen_rows / self._seen_bytes) if self._seen_bytes else 0
+        return {"batch": max(self._batches, default=0), "unread_rows": counted + estimated}
+
+    def _sample(self, file: FileRange | FoundFile) -> None:
+        """Learn from one file how long rows are."""
         if self.source.format == "parquet":
-            unread = sum(self._rows(part) - part.row_start for part in rests) + sum(self._rows(file) for file in new)
-        elif rests or new:
-            unread = None
-        return {"batch": max(self._batches, default=0), "unread_rows": unread}
+            self._rows(file)
+        else:
+            part = file if isinstance(file, FileRange) else range_of(file)
+            head = cut_text(part, SAMPLED_ROWS, cast(Any, self.source.format), has_header=self._has_header())
+            self._see(head.byte_end - head.byte_start, head.rows or 0)
+
+    def _see(self, size_bytes: int, rows: int) -> None:
+        self._seen_bytes += size_bytes
+        self._seen_rows += rows
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Split]:
         return [split for batch in self._between(start, end) for split in batch.splits if split]
@@ -244,6 +266,7 @@ class FileReader:
                 break
             rest = rest_of(pieces[-1]) if pieces else part
             pieces.append(cut_text(rest, wanted, cast(Any, self.source.format), has_header=self._has_header()))
+            self._see(pieces[-1].byte_end - pieces[-1].byte_start, pieces[-1].rows or 0)
         return pieces
 
     def _has_header(self) -> bool:
@@ -265,6 +288,7 @@ class FileReader:
         key = (file.path, file.version)
         if key not in self._footer_rows:
             self._footer_rows[key] = parquet_rows(file.path)
+            self._see(file.size_bytes, self._footer_rows[key])
         return self._footer_rows[key]
 
     def _between(self, start: Offset, end: Offset) -> list[Batch]:

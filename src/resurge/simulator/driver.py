@@ -138,9 +138,8 @@ class Driver:
         self.behind.go_on()
         if self.journal.pending is None:
             start_s = self._reached_s()
-            self.limit = row_limit(self.pace, self.timing.interval_s, self.timing.max_rows_per_epoch)
-            longest_s = float("inf") if self.limit is None else self.limit / self.timing.rows_per_s
-            end_s = min(self.env.now, start_s + longest_s)
+            self.limit = row_limit(self.pace, self.timing.max_rows_per_epoch)
+            end_s = min(self.env.now, start_s + self.limit / self.timing.rows_per_s)
             if end_s <= start_s:
                 return
             self.journal.plan(self.facts.head + 1, Planned(start_s, end_s))

@@ -164,9 +164,28 @@ def test_the_lag_and_the_arrival_time_are_known(tmp_path, log):
     assert reader.rows_between(end, reader.newest_offset(end)) == 20
     assert reader.rows_between({"batch": 0}, reader.newest_offset(end)) == 40
     assert reader.arrival_s({"batch": 0}, end) == 1500
-    write(tmp_path / "c.csv", 0, 1)
-    text = source_of(tmp_path, ".csv").reader(type(log)())
-    assert text.rows_between({"batch": 0}, text.newest_offset({"batch": 0})) is None
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_the_lag_of_text_files_is_estimated_from_their_bytes(tmp_path, log, suffix):
+    """From the beginning, and once rows were taken: nothing is read to the end for it."""
+    for index in range(5):
+        write(tmp_path / f"f{index}{suffix}", 10_000, 4000, modified_s=index + 1)
+    reader = source_of(tmp_path, suffix).reader(log)
+    assert reader.rows_between({"batch": 0}, reader.newest_offset({"batch": 0})) == pytest.approx(20_000, rel=0.02)
+    end = reader.latest_offset({"batch": 0}, ReadLimit(5000))
+    assert reader.rows_between(end, reader.newest_offset(end)) == pytest.approx(15_000, rel=0.02)
+
+
+def test_the_lag_does_not_open_the_files_that_wait(tmp_path, log):
+    """Thousands may wait: their rows are estimated from the files that were taken."""
+    for index in range(3):
+        write(tmp_path / f"f{index}.parquet", 0, 1000, modified_s=index + 1)
+    reader = source_of(tmp_path, ".parquet").reader(log)
+    end = reader.latest_offset({"batch": 0}, ReadLimit(1000))
+    for path in (tmp_path / "f1.parquet", tmp_path / "f2.parquet"):
+        path.write_bytes(b"?" * path.stat().st_size)
+    assert reader.rows_between(end, reader.newest_offset(end)) == 2000
 
 
 @every_format

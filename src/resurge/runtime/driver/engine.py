@@ -181,8 +181,8 @@ class Engine:
             self.observe()
         self.behind.go_on()
         if self.pending is None:
-            pressed_s = self.options.interval_s if self.options.back_pressure else 0.0
-            self.limit = row_limit(self.pace, pressed_s, self.options.max_rows_per_epoch)
+            configured = self.options.max_rows_per_epoch
+            self.limit = row_limit(self.pace, configured) if self.options.back_pressure else configured
             offsets = self.sources.next_offsets(self.reached, self.limit)
             if not drain and all(start == end for start, end in offsets.values()):
                 self.story.committed(self.facts)
@@ -215,7 +215,8 @@ class Engine:
         self._commit(planned, reports)
         self.epoch_s = time.monotonic() - started
         # What others took of the past in the same job says nothing of what is waiting.
-        self.is_full = step is None and is_full(sum(report.rows_read for report in reports), self.limit)
+        rows = sum(report.rows_read for report in reports)
+        self.is_full = step is None and (self.sources.is_capped or is_full(rows, self.limit))
         self._measure(reports, is_usual=step is None)
         self.story.epoch(self, planned, reports, self.epoch_s)
         if checkpoint:

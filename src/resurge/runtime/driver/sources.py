@@ -9,6 +9,7 @@ from resurge.connectors.reading import latest_offset
 from resurge.errors import ResurgeError, SourceError
 from resurge.model.topology import Topology
 from resurge.operators.stateless import SourceOperator
+from resurge.protocols.epoch import shares
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.journal import EpochPlanned
@@ -45,7 +46,8 @@ class Sources:
         for operator in topology.operators.values():
             if isinstance(operator, SourceOperator):
                 self.readers[operator.name] = operator.source.reader(StoredSourceLog(store, operator.name))
-        self.reached: dict[str, Offset] = {}
+        self.demands: dict[str, int | None] = dict.fromkeys(self.readers)
+        self.is_capped = False
 
     def begin(self, runner: Any) -> None:
         """Start readers that need a Spark session of their own, such as streaming DataFrames."""
@@ -59,11 +61,28 @@ class Sources:
         return {name: self._told(name, reader.initialOffset) for name, reader in self.readers.items()}
 
     def next_offsets(self, reached: dict[str, Offset], limit: int | None) -> dict[str, tuple[Offset, Offset]]:
-        """What the next epoch reads of each source."""
-        return {
-            name: (reached[name], self._told(name, latest_offset, reader, reached[name], ReadLimit(limit)))
-            for name, reader in self.readers.items()
-        }
+        """What the next epoch reads of each source: together at most the limit."""
+        allotted = shares(limit, self.demands) if limit is not None else {}
+        self.is_capped = False
+        offsets = {}
+        for name, reader in self.readers.items():
+            share = allotted.get(name)
+            end = self._told(name, latest_offset, reader, reached[name], ReadLimit(share))
+            offsets[name] = reached[name], end
+            if limit is not None and share is not None:
+                self._learn_demand(name, self._rows_between(name, reached[name], end), share, limit)
+        return offsets
+
+    def _learn_demand(self, name: str, rows: int | None, share: int, limit: int) -> None:
+        """A source that took all it might gets as much as it can; others get room to double, and never less than a little."""
+        is_capped = rows is not None and rows >= share
+        self.is_capped = self.is_capped or is_capped
+        least = limit // (4 * len(self.readers))
+        self.demands[name] = None if rows is None or is_capped else max(2 * rows, least)
+
+    def _rows_between(self, name: str, start: Offset, end: Offset) -> int | None:
+        count = getattr(self.readers[name], "rows_between", None)
+        return count(start, end) if count is not None else None
 
     def splits(self, planned: EpochPlanned) -> list[Split]:
         """The splits of an epoch, in the fixed order: source by name, then the reader's own order."""

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: setup demo test check lint types imports pure spark-tests lock clean help
+.PHONY: setup demo test check lint types imports pure spark-tests service-tests lock clean help
 
 # Make .venv with pinned dependencies and the resurge command, and see to Java.
 setup: $(STAMP)
@@ -22,8 +22,8 @@ $(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh
 demo: setup
 	@$(BIN)/resurge demo
 
-# Everything that CI runs: check, then the tests on real Spark.
-test: check spark-tests
+# Everything that CI runs: check, then the tests on real Spark and against real servers.
+test: check spark-tests service-tests
 
 # Lint, types, import contract, unit, property, simulation and architecture tests.
 check: lint types imports pure
@@ -48,6 +48,11 @@ pure: setup
 # Tests on real Spark processes.
 spark-tests: setup
 	@$(BIN)/python -m pytest tests/spark
+
+# Tests against a real Kafka broker and a real PostgreSQL, which are started and stopped; skipped by name where they cannot be had.
+service-tests: setup
+	@bash scripts/services.sh start
+	@$(BIN)/python -m pytest -rs tests/services; status=$$?; bash scripts/services.sh stop; exit $$status
 
 # Pin anew what requirements.in asks for.
 lock:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from resurge.builder import TopologyBuilder as TopologyBuilder
     from resurge.connectors.dataframes import dataframe as dataframe
     from resurge.connectors.files import files as files
+    from resurge.connectors.kafka.source import kafka as kafka
     from resurge.connectors.posts import posts as posts
     from resurge.connectors.python_source import PythonSource as PythonSource
     from resurge.connectors.rate import rate as rate
@@ -40,6 +41,7 @@ _HOMES = {
     "count": "resurge.operators.aggregates",
     "dataframe": "resurge.connectors.dataframes",
     "files": "resurge.connectors.files",
+    "kafka": "resurge.connectors.kafka.source",
     "list_of": "resurge.operators.keyed_state",
     "map_of": "resurge.operators.keyed_state",
     "max_": "resurge.operators.aggregates",

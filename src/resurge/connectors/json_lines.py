@@ -4,6 +4,7 @@ import datetime
 import decimal
 from collections.abc import Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -28,6 +29,7 @@ _PYTHON_TYPES: dict[type[pl.DataType], Any] = {
     pl.Duration: datetime.timedelta,
     pl.Decimal: decimal.Decimal,
 }
+_SHORTEST_TIME_BYTES = len("2024-01-31T23:59:59")
 _CONVERSION_ERRORS = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
 
@@ -51,6 +53,62 @@ def read_json_lines(part: FileRange, schema: pl.Schema) -> tuple[pl.DataFrame, l
         return _frame(decoder.decode_lines(data), schema), []
     except (msgspec.MsgspecError, *_CONVERSION_ERRORS):
         return _read_line_by_line(decoder, data, part, schema)
+
+
+def decode_values(values: Sequence[bytes | None], schema: pl.Schema) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+    """JSON objects that are apart from each other: the good rows, and the position and problem of each bad one."""
+    try:
+        rows = list(map(_decoder(tuple(schema.items()), times_as_text=True).decode, values))  # type: ignore[arg-type]
+        return _quick_frame(rows, schema), []
+    except (msgspec.MsgspecError, *_CONVERSION_ERRORS):
+        return _decode_one_by_one(values, schema)
+
+
+def _decode_one_by_one(values: Sequence[bytes | None], schema: pl.Schema) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+    decoder = _decoder(tuple(schema.items()))
+    good: list[Any] = []
+    bad: list[tuple[int, str]] = []
+    for index, value in enumerate(values):
+        try:
+            if value is None:
+                raise ValueError("expected a JSON object, got a record without a value")
+            row = decoder.decode(value)
+        except (msgspec.MsgspecError, ValueError) as error:
+            bad.append((index, str(error)))
+            continue
+        problem = _conversion_problem(row, schema)
+        if problem is None:
+            good.append(row)
+        else:
+            bad.append((index, str(problem)))
+    return _frame(good, schema), bad
+
+
+def _quick_frame(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
+    """Columns made by C loops; raises a ValueError where a time is not written in the usual way."""
+    columns = []
+    for index, (name, kind) in enumerate(schema.items()):
+        values = list(map(attrgetter(f"column_{index}"), rows))
+        if _is_plain_time(kind):
+            columns.append(_times(pl.Series(name, values, dtype=pl.String)).cast(kind))
+        else:
+            columns.append(pl.Series(name, values, dtype=kind, strict=True))
+    return pl.DataFrame(columns, schema=schema)
+
+
+def _times(texts: pl.Series) -> pl.Series:
+    """Times of the form 2024-01-31T23:59:59.123456, without a zone."""
+    import pyarrow as pa
+
+    shortest = texts.str.len_bytes().min()
+    if isinstance(shortest, int) and shortest < _SHORTEST_TIME_BYTES:
+        raise ValueError("a time has no seconds")  # Arrow would take it, and the decoder of single rows would not
+    arrow = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.timestamp("us"))
+    return pl.Series(texts.name, pl.from_arrow(arrow))
+
+
+def _is_plain_time(kind: Any) -> bool:
+    return isinstance(kind, pl.Datetime) and kind.time_zone is None
 
 
 def _read_line_by_line(
@@ -92,9 +150,12 @@ def _frame(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
 
 
 @cache
-def _decoder(columns: tuple[tuple[str, pl.DataType], ...]) -> "msgspec.json.Decoder[Any]":
+def _decoder(columns: tuple[tuple[str, pl.DataType], ...], *, times_as_text: bool = False) -> "msgspec.json.Decoder[Any]":
     """A decoder of one row; fields have numbered names, for a column may have any name."""
-    fields = [(f"column_{index}", _python_type(kind) | None, None) for index, (_, kind) in enumerate(columns)]
+    fields = [
+        (f"column_{index}", (str if times_as_text and _is_plain_time(kind) else _python_type(kind)) | None, None)
+        for index, (_, kind) in enumerate(columns)
+    ]
     names = {f"column_{index}": name for index, (name, _) in enumerate(columns)}
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=names, gc=False))
 

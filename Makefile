@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+# Tests run side by side, one process per core.
+PARALLEL ?= -n auto
 export SPARK_LOCAL_IP := 127.0.0.1
 
 .PHONY: setup demo test check lint types imports pure spark-tests service-tests lock clean help
@@ -43,11 +45,11 @@ imports: setup
 
 # Tests that need no JVM.
 pure: setup
-	@$(BIN)/python -m pytest tests/unit tests/properties tests/simulation tests/architecture
+	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/properties tests/simulation tests/architecture
 
 # Tests on real Spark processes.
 spark-tests: setup
-	@$(BIN)/python -m pytest tests/spark
+	@$(BIN)/python -m pytest $(PARALLEL) --dist loadfile tests/spark
 
 # Tests against a real Kafka broker and a real PostgreSQL, which are started and stopped; skipped by name where they cannot be had.
 service-tests: setup

@@ -10,6 +10,8 @@ from resurge.errors import EngineError
 from resurge.runtime.driver.runner import InlineRunner, Member
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 from resurge.scheduling import STRATEGIES
+from resurge.telemetry import metrics
+from resurge.telemetry.log import read_events
 from tests.properties.test_crash_points import assert_same
 from tests.support import crash_job
 
@@ -91,7 +93,10 @@ def check(runner: FailingRunner, folder: Path, strategy: str, undisturbed: dict[
     crash_job.write_input(folder, epochs=EPOCHS)
     crash_job.run(folder, runner, strategy=strategy)
     assert runner.kills
-    assert_same(crash_job.shown(folder), undisturbed, strategy)
+    found = crash_job.shown(folder)
+    assert_same(found, undisturbed, strategy)
+    told = metrics.query_rows(read_events(folder / "telemetry.jsonl"))
+    assert told == {query: rows.height for query, rows in found.items()}, "telemetry counts other rows than the sink has"
 
 
 class UnluckyRunner(InlineRunner):

@@ -55,6 +55,9 @@ class RecentEvents:
             self._rows += event.rows_read
             for query, rows in event.query_rows.items():
                 self._query_rows[query] = self._query_rows.get(query, 0) + rows
+        elif isinstance(event, CatchUpFinished):
+            for query, epochs in event.published.items():
+                self._query_rows[query] = self._query_rows.get(query, 0) + sum(epochs.values())
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Where the job stands: latencies of the recent epochs, rows of all."""

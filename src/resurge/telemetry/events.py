@@ -91,6 +91,7 @@ class CatchUpFinished(msgspec.Struct, frozen=True, tag=True):
     """Partitions that were behind took a step: these epochs; the latencies of the epochs that each query now showed.
 
     `restore_s` is the time that the slowest node read checkpoints. A step that is joined was one job with the next epoch.
+    `published` has the rows that each query published of each past epoch.
     """
 
     at_s: float
@@ -103,6 +104,7 @@ class CatchUpFinished(msgspec.Struct, frozen=True, tag=True):
     latencies_s: dict[str, list[float]]
     restore_s: float = 0.0
     is_joined: bool = False
+    published: dict[str, dict[int, int]] = {}
 
 
 class NodesKilled(msgspec.Struct, frozen=True, tag=True):

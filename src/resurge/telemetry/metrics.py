@@ -114,19 +114,56 @@ def latency(events: Iterable[Event], *, caught_up: bool = False) -> dict[str, Se
 
 
 def latency_spread(events: Iterable[Event]) -> dict[str, Spread]:
-    """Per query, median and 99th percentile of its latency."""
-    spreads = {query: spread(point.value for point in points) for query, points in latency(events).items()}
-    return {query: found for query, found in spreads.items() if found is not None}
+    """Per query, median and 99th percentile over its published rows of the time from arrival to publication.
+
+    What was published while catching up counts too: a reader of the sink has waited for it. An epoch in which a query
+    published no row counts as one.
+    """
+    seconds: dict[str, list[float]] = {}
+    weights: dict[str, list[int]] = {}
+    arrivals: dict[int, float] = {}
+
+    def note(query: str, latency_s: float, rows: int) -> None:
+        seconds.setdefault(query, []).append(latency_s)
+        weights.setdefault(query, []).append(max(1, rows))
+
+    for event in events:
+        if isinstance(event, EpochFinished) and not event.replayed:
+            arrivals[event.epoch] = event.arrival_s
+            for query, latency_s in event.latency_s.items():
+                note(query, latency_s, event.query_rows.get(query, 0))
+        elif isinstance(event, CatchUpFinished):
+            for query, epochs in event.published.items():
+                for epoch, rows in epochs.items():
+                    if epoch in arrivals:
+                        note(query, event.at_s - arrivals[epoch], rows)
+    return {query: weighted_spread(found, weights[query]) for query, found in seconds.items()}
+
+
+def weighted_spread(values: Sequence[float], weights: Sequence[int]) -> Spread:
+    """Median and 99th percentile of values that count as often as their weights say.
+
+    >>> weighted_spread([1.0, 5.0], [98, 2])
+    Spread(p50=1.0, p99=5.0, values=100)
+    """
+    order = np.argsort(values)
+    reached = np.cumsum(np.asarray(weights)[order])
+    p50, p99 = (float(values[order[np.searchsorted(reached, share * reached[-1])]]) for share in (0.5, 0.99))
+    return Spread(p50, p99, int(reached[-1]))
 
 
 def query_rows(events: Iterable[Event]) -> dict[str, int]:
-    """Rows shown by each query; an epoch that was run again counts once."""
-    per_epoch: dict[tuple[str, int], int] = {}
-    for epoch in finished_epochs(events, replayed=True):
-        for query, rows in epoch.query_rows.items():
-            per_epoch[query, epoch.epoch] = max(rows, per_epoch.get((query, epoch.epoch), 0))
+    """Rows published by each query, in step and while catching up; an epoch that was run again counts once."""
+    live: dict[tuple[str, int], int] = {}
     totals: dict[str, int] = {}
-    for (query, _), rows in per_epoch.items():
+    for event in events:
+        if isinstance(event, EpochFinished):
+            for query, rows in event.query_rows.items():
+                live[query, event.epoch] = max(rows, live.get((query, event.epoch), 0))
+        elif isinstance(event, CatchUpFinished):
+            for query, epochs in event.published.items():
+                totals[query] = totals.get(query, 0) + sum(epochs.values())
+    for (query, _), rows in live.items():
         totals[query] = totals.get(query, 0) + rows
     return totals
 

@@ -267,7 +267,7 @@ class CatchingUp:
             engine.versions.shadows.clear()
             self.race = Race()
         engine.story.committed(engine.facts)
-        engine.story.catch_up(engine, step, took)
+        engine.story.catch_up(engine, step, parts, took)
 
 
 def _explain(flight: Flight, failed: list[tuple[str, str]]) -> None:

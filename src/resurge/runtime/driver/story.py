@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from resurge import narration
+from resurge.connectors.contracts import StagedPart
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts
@@ -89,7 +90,9 @@ class Story:
         rows = dict.fromkeys(self.program.topology.queries, 0)
         for report in reports:
             for part in report.parts:
-                rows[part.query] += part.rows
+                # Parts of earlier epochs are those of a step in the same job, which has an event of its own.
+                if part.epoch == planned.epoch:
+                    rows[part.query] += part.rows
         late: dict[str, int] = {}
         for report in reports:
             for partition in report.partitions:
@@ -119,9 +122,13 @@ class Story:
         )
         self.loaded(engine)
 
-    def catch_up(self, engine: "Engine", step: CatchUp, took: Took) -> None:
-        """Partitions that were behind took a step."""
+    def catch_up(self, engine: "Engine", step: CatchUp, parts: Iterable[StagedPart], took: Took) -> None:
+        """Partitions that were behind took a step and published these parts."""
         now = time.time()
+        published: dict[str, dict[int, int]] = {}
+        for part in parts:
+            epochs = published.setdefault(part.query, {})
+            epochs[part.epoch] = epochs.get(part.epoch, 0) + part.rows
         before = self.before or engine.facts
         self.telemetry.write(
             events.CatchUpFinished(
@@ -135,6 +142,7 @@ class Story:
                 {query: times for query, times in self._latencies(before, engine.facts, now).items() if times},
                 took.restore_s,
                 took.is_joined,
+                published,
             )
         )
         self.loaded(engine)

@@ -198,7 +198,7 @@ def test_an_integer_sum_that_does_not_fit_fails_with_operator_and_column(name: s
     bench = Bench(tmp_path)
     job = TopologyBuilder("sums", key_groups=1)
     LARGE[name](job.source("rows", scripted(epochs), event_time="at")).query("out", sink=bench.sink)
-    with pytest.raises(JobError, match=r"operator '(op|above)'.*sum of column 'v' does not fit into a 64-bit integer"):
+    with pytest.raises(JobError, match=r"operator '(op|above)'.*sum of column 'v' does not fit; expected at most 64 bits"):
         finish(bench.engine(job.build()))
 
 

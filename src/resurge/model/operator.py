@@ -28,6 +28,9 @@ KEY_TYPES = frozenset(
 )
 """The types that rows can be grouped by: equal values hash alike in every process."""
 
+ORDERED_TYPES = KEY_TYPES | {pl.Enum}
+"""The types of which there is a smallest and a largest value, the same in every process."""
+
 _KEY_ADVICE: dict[type[pl.DataType], str] = {
     pl.Categorical: "cast it to pl.String in a map before",
     pl.Enum: "cast it to pl.String in a map before",

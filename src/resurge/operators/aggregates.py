@@ -7,7 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from resurge.errors import TopologyError
-from resurge.model.operator import StreamShape
+from resurge.model.operator import ORDERED_TYPES, StreamShape
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,11 @@ def _part_type(part: Part, shape: StreamShape, wanted_by: str) -> pl.DataType:
     if part.kind == "count":
         return pl.Int64()
     if part.kind != "sum":
+        if kind.base_type() not in ORDERED_TYPES:
+            raise TopologyError(
+                f"{wanted_by}: {part.kind}_ of column {part.column!r} of type {kind}; expected a number, string, boolean, binary, "
+                "date or time: take a field of it, or cast it, in a map before"
+            )
         return kind
     if not (kind.is_numeric() or kind == pl.Boolean):
         raise TopologyError(
@@ -127,9 +132,15 @@ def _partial(part: Part, kind: pl.DataType) -> pl.Expr:
 
 
 def _sum(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """A sum of this type; an integer that does not fit is an error, where Polars alone would wrap around."""
+    """A sum of this type; one that does not fit is an error, where Polars alone would wrap around."""
+    if kind.is_integer():
+        return column.cast(pl.Int128).sum().cast(kind)
     # Cast first: Polars would sum small types into types of its own choice, and parts must agree everywhere.
-    return column.cast(pl.Int128).sum().cast(kind) if kind.is_integer() else column.cast(kind).sum()
+    total = column.cast(kind).sum()
+    if kind.is_decimal():
+        # About the same sum in floating point, because that one fails to become a decimal where the exact one would wrap.
+        return pl.when(column.cast(pl.Float64).sum().cast(kind).is_not_null()).then(total)
+    return total
 
 
 def merge_expressions(aggregates: Aggregates, kinds: Mapping[str, pl.DataType]) -> list[pl.Expr]:

@@ -6,7 +6,8 @@ import polars as pl
 
 from resurge.errors import JobError, ResurgeError
 
-_TOO_LARGE = re.compile(r"from `\w+` to `i64` failed in column '(?:sum\()?(.*?)\)?' for")
+_TOO_LARGE = re.compile(r"to `i64` failed|decimal precision 38 can't fit|overflow in decimal addition")
+_SUMMED = re.compile(r'col\("sum\((.*?)\)(?:__old)?"\)|col\("(.*?)"\)[^\n]*\.sum\(\)')
 
 
 def failed(operator: str, where: str, error: Exception) -> ResurgeError:
@@ -19,10 +20,11 @@ def failed(operator: str, where: str, error: Exception) -> ResurgeError:
 
 
 def _in_words(error: Exception) -> str:
-    too_large = _TOO_LARGE.search(str(error)) if isinstance(error, pl.exceptions.InvalidOperationError) else None
-    if too_large is not None:
-        return (
-            f"a sum of column {too_large[1]!r} does not fit into a 64-bit integer; expected sums from -2**63 to 2**63 - 1: "
-            "cast the column to pl.Float64 or pl.Decimal in a map before"
-        )
+    if isinstance(error, pl.exceptions.PolarsError) and _TOO_LARGE.search(str(error)):
+        summed = _SUMMED.search(str(error))
+        if summed is not None:
+            return (
+                f"a sum of column {summed[1] or summed[2]!r} does not fit; expected at most 64 bits, or 38 digits of a decimal: "
+                "cast the column to pl.Float64 in a map before"
+            )
     return f"{type(error).__name__}: {error}"

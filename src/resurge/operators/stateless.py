@@ -94,24 +94,44 @@ class Transform(StatelessOperator):
         """What the function makes of an empty table, or the schema that the user gave."""
         (given,) = inputs
         described = f"{self.kind} {self.name!r}"
-        schema = self.schema if self.schema is not None else self._inferred(given.schema, described)
+        schema = self._checked_schema(given.schema, described)
         time = self.event_time or given.event_time
         shape = StreamShape(schema, time if time in schema else None)
         if self.event_time is not None:
             _check_time(shape, self.event_time, described)
         return shape
 
+    def _checked_schema(self, given: pl.Schema, described: str) -> pl.Schema:
+        """The columns that come out; those that are declared must be those that are made."""
+        schema = self._inferred(given, described)
+        if self.schema is not None and schema != self.schema:
+            raise TopologyError(
+                f"{described} makes {_columns(schema)} of an empty table, but schema= declares {_columns(self.schema)}; "
+                "expected the same columns in the same order: correct one of them"
+            )
+        if self.kind == "filter" and schema != given:
+            raise TopologyError(
+                f"{described} makes {_columns(schema)} of {_columns(given)}; expected a filter to keep the columns: use a map"
+            )
+        if not schema:
+            raise TopologyError(f"{described} makes no columns; expected at least one")
+        return schema
+
     def _inferred(self, schema: pl.Schema, described: str) -> pl.Schema:
         try:
             return self._run(pl.DataFrame(schema=schema)).schema
         except Exception as error:
+            if self.schema is not None and self.function is not None:
+                return self.schema
             raise TopologyError(
                 f"{described} fails on an empty table with columns {', '.join(schema)}: {_first_line(error)}; "
                 "expected an operation that fits these columns, or pass schema=..."
             ) from error
 
     def apply(self, frame: pl.DataFrame, context: EpochContext) -> pl.DataFrame:
-        """The transformed rows."""
+        """The transformed rows; a function that declares its columns is not asked for those of no rows."""
+        if not frame.height and self.schema is not None:
+            return pl.DataFrame(schema=self.schema)
         return self._run(frame)
 
     def _run(self, frame: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from resurge.errors import TopologyError
-from resurge.model.operator import Determinism, StreamShape
+from resurge.model.operator import ORDERED_TYPES, Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
 from resurge.operators.combining import time_us
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
@@ -52,7 +52,7 @@ class TopK(StatefulOperator):
         """Group, rank, and the row's other columns."""
         (given,) = inputs
         described = f"top_k {self.name!r}"
-        given.column(self.by, described)
+        self._check_order(given, described)
         for column in (*self.per, *self.identity):
             given.key_column(column, described)
         if not isinstance(self.k, int) or self.k < 1 or not self.identity or self.lateness_us < 0:
@@ -70,6 +70,19 @@ class TopK(StatefulOperator):
             )
         per: dict[str, pl.DataType] = {name: given.schema[name] for name in self.per}
         return StreamShape(pl.Schema({**per, RANK: pl.Int64(), **self._others(given.schema)}), self.expire)
+
+    def _check_order(self, given: StreamShape, described: str) -> None:
+        if not isinstance(self.by, str):
+            raise TopologyError(
+                f"{described} ranks by {self.by!r}; expected the name of one column: rank by several by making one of them in a map "
+                "before, such as a number of points"
+            )
+        kind = given.column(self.by, described)
+        if kind.base_type() not in ORDERED_TYPES:
+            raise TopologyError(
+                f"{described} ranks by {self.by!r} of type {kind}; expected a number, string, boolean, binary, date or time: "
+                "take a field of it, or cast it, in a map before"
+            )
 
     def _others(self, schema: pl.Schema) -> dict[str, pl.DataType]:
         return {name: kind for name, kind in schema.items() if name not in self.per}

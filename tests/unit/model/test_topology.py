@@ -13,7 +13,7 @@ from resurge.connectors.sinks import MemorySink
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, Operator, StreamShape
 from resurge.model.topology import Query, build_topology
-from resurge.operators.aggregates import count, max_, mean, sum_
+from resurge.operators.aggregates import count, max_, mean, min_, sum_
 from resurge.operators.keyed_state import value_of
 from tests.support.scripted import scripted
 
@@ -196,6 +196,48 @@ MISMATCHES = {
         lambda job, stream: stream.window("x", "1s", key="who", n=mean("tags")),
         "type List(String)",
         "expected a number",
+    ),
+    "maximum of a list": (
+        lambda job, stream: stream.aggregate("x", key="who", n=max_("tags")),
+        "aggregate 'x': max_ of column 'tags' of type List(String)",
+        "expected a number, string",
+    ),
+    "minimum of a struct": (
+        lambda job, stream: stream.map("y", "at", "who", pl.struct("who", "amount").alias("s")).session(
+            "x", 1, key="who", n=min_("s")
+        ),
+        "session window 'x': min_ of column 's' of type Struct",
+        "take a field of it, or cast it, in a map before",
+    ),
+    "rank by several": (
+        lambda job, stream: stream.top_k("x", 3, by=["amount", "at"], identity="who"),
+        "top_k 'x' ranks by ['amount', 'at']",
+        "expected the name of one column",
+    ),
+    "rank by a list": (
+        lambda job, stream: stream.top_k("x", 3, by="tags", identity="who"),
+        "top_k 'x' ranks by 'tags' of type List(String)",
+        "expected a number, string",
+    ),
+    "declared columns of expressions": (
+        lambda job, stream: stream.map("x", "who", schema={"who": pl.String, "n": pl.Int64}),
+        "map 'x' makes (who: String) of an empty table, but schema= declares (who: String, n: Int64)",
+        "expected the same columns in the same order",
+    ),
+    "declared columns of a function": (
+        lambda job, stream: stream.flat_map("x", lambda table: table.select("who"), schema={"who": pl.Int64}),
+        "flat_map 'x' makes (who: String) of an empty table, but schema= declares (who: Int64)",
+        "correct one of them",
+    ),
+    "filter that changes columns": (
+        lambda job, stream: stream.filter("x", lambda table: table.select("at", "who")),
+        "filter 'x' makes (at: Datetime(time_unit='us', time_zone=None), who: String) of (at:",
+        "expected a filter to keep the columns: use a map",
+    ),
+    "no columns": (
+        lambda job, stream: stream.map("x", lambda table: table.select()),
+        "map 'x' makes no columns",
+        "expected at least one",
     ),
     "event time": (
         lambda job, stream: stream.map("x", "who", "amount", event_time="amount"),

@@ -1,6 +1,7 @@
-"""Failures and arrivals of real clusters; where the files are absent, small stand-ins of the same format."""
+"""Failures and arrivals as real clusters had them: generated files of the same formats, and the real ones where they are there."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,20 @@ from resurge.simulator.study import simulated_study
 from resurge.simulator.workload import hashtag_workload, scaled
 from resurge.telemetry.events import NodeJoined
 from resurge.traces import arrival_times_s
+from tests.support.generated import write_failures, write_spot_cluster, write_start_up_times
+from tests.support.real_data import real
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-LANL = DATA / "failures" / "lanl_systems_18_19.csv.gz"
-SPOT = DATA / "failures" / "ec2_spot_g4dn.csv"
-ARRIVAL = DATA / "node_arrival" / "aws_startup_sample.csv.gz"
+GENERATED = "generated"
 
 
-def needs(path: Path) -> Path:
-    """A file of real data, or skip."""
-    if not path.exists():
-        pytest.skip(f"{path.name} is not there")
-    return path
+def file_of(kind: Path | str, make: Callable[[Path, int], Path], folder: Path) -> Path:
+    """A real file as it is; or one that is generated now."""
+    return kind if isinstance(kind, Path) else make(folder / "generated.csv", 1)
+
+
+def name_of(kind: Path | str) -> str:
+    """A file as a test's name shows it."""
+    return kind.name.split(".")[0] if isinstance(kind, Path) else kind
 
 
 def scenario(schedule: Schedule, labels: tuple[str, ...] = (), nodes: int = 8) -> Scenario:
@@ -66,25 +69,30 @@ def test_a_spot_cluster_that_comes_and_goes_is_recovered_from(spot_stand_in: Pat
     assert simulate(scenario(spot_schedule(spot_stand_in, 20.0, 10), nodes=2), 0, strategy).broken is None
 
 
+@pytest.mark.parametrize("kind", [GENERATED, *real("failures/lanl_systems_18_19.csv.gz")], ids=name_of)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_real_cluster_failures_are_recovered_from(strategy: str, seed: int) -> None:
-    """Consecutive failures of two large clusters, from different points on."""
-    schedule = lanl_schedule(needs(LANL), nodes=8, failures=20, until_s=30.0, rng=random.Random(seed))
+def test_failures_of_large_clusters_are_recovered_from(strategy: str, seed: int, kind: Path | str, tmp_path: Path) -> None:
+    """Consecutive failures of large clusters, from different points on."""
+    schedule = lanl_schedule(file_of(kind, write_failures, tmp_path), nodes=8, failures=20, until_s=30.0, rng=random.Random(seed))
     assert simulate(scenario(schedule), seed, strategy).broken is None
 
 
+@pytest.mark.parametrize("kind", [GENERATED, *real("failures/ec2_spot_g4dn.csv")], ids=name_of)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_real_spot_cluster_is_recovered_from(strategy: str) -> None:
-    """Eleven hours of machines given and taken, in a minute."""
-    assert simulate(scenario(spot_schedule(needs(SPOT), 60.0, 12), nodes=3), 0, strategy).broken is None
+def test_a_large_spot_cluster_is_recovered_from(strategy: str, kind: Path | str, tmp_path: Path) -> None:
+    """Hours of machines given and taken, in a minute."""
+    schedule = spot_schedule(file_of(kind, write_spot_cluster, tmp_path), 60.0, 12)
+    assert simulate(scenario(schedule, nodes=3), 0, strategy).broken is None
 
 
-def test_replacements_come_as_late_as_real_machines_did() -> None:
+@pytest.mark.parametrize("kind", [GENERATED, *real("node_arrival/aws_startup_sample.csv.gz")], ids=name_of)
+def test_replacements_come_as_late_as_machines_do(kind: Path | str, tmp_path: Path) -> None:
     """The study draws arrival times from measured start-up times."""
-    times_s = arrival_times_s(needs(ARRIVAL))
-    assert len(times_s) == 15_000
-    scene = Scene("two", "incremental", 2, arrivals(2, 3, 0.0, 60.0, needs(ARRIVAL)))
+    path = file_of(kind, write_start_up_times, tmp_path)
+    times_s = arrival_times_s(path)
+    assert len(times_s) == (500 if kind == GENERATED else 15_000)
+    scene = Scene("two", "incremental", 2, arrivals(2, 3, 0.0, 60.0, path))
     [(_, _, events)] = simulated_study({"scenes": [scene]}, nodes=4, seed=3)
     joined = [event.at_s for event in events if isinstance(event, NodeJoined)]
     assert len(joined) == 2

@@ -1,8 +1,9 @@
-"""Nexmark queries 0 to 4 on Spark give the results of RisingWave's end-to-end tests."""
+"""Nexmark queries 0 to 4 on Spark, on generated auctions against DuckDB, and on RisingWave's test data where it is there."""
 
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,11 +18,8 @@ from resurge.connectors.sinks import MemorySink
 from resurge.operators.aggregates import max_
 from resurge.operators.keyed_state import map_of
 from tests.spark.conftest import RunOnSpark
-
-NEXMARK = Path(__file__).resolve().parents[3] / "shared" / "data" / "nexmark"
-pytestmark = pytest.mark.skipif(
-    not (NEXMARK / "bid.csv").exists(), reason="the Nexmark data of RisingWave's tests is not at ../shared/data/nexmark"
-)
+from tests.support.generated import write_auctions
+from tests.support.real_data import real
 
 TIME = pl.Datetime("ms")
 PERSON = {
@@ -72,11 +70,11 @@ def average_of_highest() -> Callable[..., list[dict[str, Any]]]:
     return on_rows
 
 
-def queries(job: TopologyBuilder) -> dict[str, Stream]:
+def queries(job: TopologyBuilder, folder: Path) -> dict[str, Stream]:
     """The five queries; the small files are read in several epochs."""
 
     def source(name: str, schema: dict[str, Any]) -> Stream:
-        return job.source(name, files(NEXMARK / f"{name}.csv", schema=schema, max_rows_per_epoch=12), event_time="date_time")
+        return job.source(name, files(folder / f"{name}.csv", schema=schema, max_rows_per_epoch=12), event_time="date_time")
 
     person, auction, bid = source("person", PERSON), source("auction", AUCTION), source("bid", BID)
     converted = (pl.col("price").cast(pl.Decimal(20, 3)) * pl.lit(Decimal("0.908"))).cast(pl.Decimal(20, 3)).alias("price")
@@ -103,15 +101,29 @@ def queries(job: TopologyBuilder) -> dict[str, Stream]:
     }
 
 
-@pytest.fixture(scope="module")
-def shown(run_on_spark: RunOnSpark, tmp_path_factory: pytest.TempPathFactory) -> MemorySink:
+@dataclass(frozen=True)
+class Auctions:
+    """Input files, what the queries published, and what they should have."""
+
+    folder: Path
+    published: MemorySink
+    expected: Callable[[str], Counter[tuple[Any, ...]]]
+
+
+@pytest.fixture(
+    scope="module", params=["generated", *real("nexmark/bid.csv")], ids=lambda kind: "real" if kind != "generated" else kind
+)
+def auctions(request: pytest.FixtureRequest, run_on_spark: RunOnSpark, tmp_path_factory: pytest.TempPathFactory) -> Auctions:
     """All five queries, run as one topology."""
+    work = tmp_path_factory.mktemp("nexmark")
+    is_generated = request.param == "generated"
+    folder = write_auctions(work / "input", seed=5) if is_generated else request.param.parent
     sink = MemorySink()
     job = TopologyBuilder("nexmark", key_groups=3)
-    for name, stream in queries(job).items():
+    for name, stream in queries(job, folder).items():
         stream.query(name, sink=sink)
-    run_on_spark(job.build(), tmp_path_factory.mktemp("nexmark"))
-    return sink
+    run_on_spark(job.build(), work)
+    return Auctions(folder, sink, (lambda query: computed(query, folder)) if is_generated else lambda query: kept(query, folder))
 
 
 def plain(field: Any) -> Any:
@@ -124,23 +136,47 @@ def plain(field: Any) -> Any:
     return datetime.fromisoformat(text) if re.match(r"\d{4}-\d\d-\d\d ", text) else text
 
 
-def expected(query: str) -> Counter[tuple[Any, ...]]:
+def kept(query: str, folder: Path) -> Counter[tuple[Any, ...]]:
     """The lines of an expected result, whose fields are apart by a tab or several spaces."""
-    lines = (NEXMARK / "expected" / f"{query}.txt").read_text().splitlines()
+    lines = (folder / "expected" / f"{query}.txt").read_text().splitlines()
     return Counter(tuple(plain(field) for field in re.split(r"\t| {2,}", line)) for line in lines if line.strip())
 
 
+def computed(query: str, folder: Path) -> Counter[tuple[Any, ...]]:
+    """What DuckDB makes of the same files, in one go."""
+    import duckdb
+
+    connection = duckdb.connect()
+    for table in ("person", "auction", "bid"):
+        connection.execute(f"create view {table} as select * from read_csv('{folder / table}.csv')")
+    rows = connection.sql(SQL[query]).fetchall()
+    connection.close()
+    return Counter(tuple(plain(field) for field in row) for row in rows)
+
+
+SQL = {
+    "q0": "select auction, bidder, price, date_time from bid",
+    "q1": "select auction, bidder, cast(cast(price as decimal(20, 3)) * 0.908 as decimal(20, 3)), date_time from bid",
+    "q2": f"select auction, price from bid where auction in {tuple(AUCTIONS_OF_QUERY_2)}",
+    "q3": "select p.name, p.city, p.state, a.id from auction a join person p on a.seller = p.id "
+    "where a.category = 10 and p.state in ('or', 'id', 'ca')",
+    "q4": "select category, avg(final) from (select a.id, a.category, max(b.price) as final from auction a join bid b "
+    "on a.id = b.auction and b.date_time between a.date_time and a.expires group by a.id, a.category) group by category",
+}
+
+
 @pytest.mark.parametrize("query", ["q0", "q1", "q2", "q3"])
-def test_a_query_that_only_appends_gives_the_expected_rows(query: str, shown: MemorySink) -> None:
+def test_a_query_that_only_appends_gives_the_expected_rows(query: str, auctions: Auctions) -> None:
     """Compared as multisets."""
-    found = Counter(tuple(plain(field) for field in row) for row in shown.table(query).rows())
-    assert found == expected(query)
+    wanted = auctions.expected(query)
+    assert wanted
+    assert Counter(tuple(plain(field) for field in row) for row in auctions.published.table(query).rows()) == wanted
 
 
-def test_the_average_of_final_prices_ends_at_the_expected_value_per_category(shown: MemorySink) -> None:
+def test_the_average_of_final_prices_ends_at_the_expected_value_per_category(auctions: Auctions) -> None:
     """Query 4 updates its averages; the last of each category is the result."""
-    table = shown.table("q4", epoch=True)
+    table = auctions.published.table("q4", epoch=True)
     assert table["epoch"].n_unique() > 1, "expected the averages to be updated over several epochs"
     final = {category: average for _, category, average in table.rows()}
-    wanted = {int(category): float(average) for category, average in expected("q4")}
+    wanted = {int(category): float(average) for category, average in auctions.expected("q4")}
     assert final == pytest.approx(wanted, abs=0.005)

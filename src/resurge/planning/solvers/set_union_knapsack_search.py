@@ -26,7 +26,9 @@ _LEAST_POOL = 2
 _MOST_IDLE_ROUNDS = 60
 _NOISE = 0.5
 _PRICE_SPREAD = 1.0
-_ADDED_IN_ANY_CASE = 16
+_LEAST_ADDED = 16
+_ENTRIES_IN_ANY_CASE = 20_000_000
+"""Matrix entries that are looked at even when time is up, some ten milliseconds: a small problem is always filled."""
 
 
 def accept_all(chosen: Flags) -> Flags:
@@ -148,7 +150,7 @@ def fill(
 ) -> Flags:
     """Add items by profit density under the given prices until none fits; a start above the limit is emptied.
 
-    Out of time, a few are still added: something is better than nothing.
+    Out of time, a small problem is still filled, and of a large one a few are added: something is better than nothing.
     """
     shared_prices = (arena.weights if prices is None else prices) / np.maximum(arena.needs.sum(axis=0), 1)
     counts = arena.needs[start].sum(axis=0)
@@ -156,8 +158,8 @@ def fill(
     if arena.weights[counts > 0].sum(dtype=np.float64) > limit:
         chosen[:], counts = False, np.zeros_like(counts)
     refused = np.zeros_like(chosen) if banned is None else banned
-    added = 0
-    while added < _ADDED_IN_ANY_CASE or not arena.is_out_of_time():
+    added, in_any_case = 0, max(_LEAST_ADDED, _ENTRIES_IN_ANY_CASE // max(1, arena.needs.size))
+    while added < in_any_case or not arena.is_out_of_time():
         added += 1
         is_unpaid = counts == 0
         unpaid = arena.weights * is_unpaid

@@ -10,8 +10,8 @@ from resurge.cli.study_backup_report import Measurement, excess_percent, summary
 from resurge.cli.study_backup_topologies import cases, topologies, twitter_sentiment
 from resurge.planning.backup_sites import ALGORITHMS, BackupProblem
 from tests.support.backup_topologies import recovery_latency
-
-REAL_TOPOLOGIES = Path(__file__).parents[5] / "shared" / "data" / "topologies" / "dspbench.json"
+from tests.support.generated import application_graph
+from tests.support.real_data import real
 
 
 def test_topologies_have_the_sizes_that_the_paper_gives():
@@ -63,10 +63,18 @@ def test_summary_says_in_words_where_it_agrees():
     )
 
 
-@pytest.mark.skipif(not REAL_TOPOLOGIES.exists(), reason="the collection of real topologies is not beside the project")
-def test_real_topologies_need_no_more_than_exact():
+def test_graphs_of_streaming_applications_need_no_more_than_exact():
+    """On generated operator graphs of the size that streaming applications have, `auto` finds the optimum."""
+    for seed in range(16):
+        names, edges = application_graph(seed)
+        problem = BackupProblem({name: 1 + index % 4 for index, name in enumerate(names)}, edges, 5)
+        assert ALGORITHMS["auto"](problem).cost == ALGORITHMS["exact"](problem).cost, f"seed {seed}"
+
+
+@pytest.mark.parametrize("collection", real("topologies/dspbench.json"), ids=lambda path: path.stem)
+def test_real_topologies_need_no_more_than_exact(collection: Path):
     """On the operator graphs of 16 streaming applications, `auto` finds the optimum."""
-    for application in json.loads(REAL_TOPOLOGIES.read_text()):
+    for application in json.loads(collection.read_text()):
         tasks = {node["id"]: 1 + index % 4 for index, node in enumerate(application["nodes"])}
         edges = list(dict.fromkeys((edge["from"], edge["to"]) for edge in application["edges"]))
         problem = BackupProblem(tasks, edges, 5)

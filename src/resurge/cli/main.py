@@ -30,13 +30,14 @@ def run() -> None:
 
 def register() -> None:
     """Attach every subcommand; kept out of import time so that `resurge plan` starts without Spark."""
-    from resurge.cli import bench, chaos, cluster, demo, plan, run, state, status, study
+    from resurge.cli import bench, chaos, cluster, demo, plan, run, soak, state, status, study
 
     app.command("run", help=run.HELP)(run.command)
     app.command("status", help=status.HELP)(status.command)
     app.command("state", help=state.HELP)(state.command)
     app.command("demo")(demo.demo)
     app.command("chaos")(chaos.chaos)
+    app.command("soak")(soak.soak)
     app.add_typer(cluster.app, name="cluster")
     app.add_typer(bench.app, name="bench")
     app.add_typer(plan.app, name="plan")

@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 PARALLEL ?= -n auto
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: setup demo test check lint types imports pure spark-tests service-tests lock clean help
+.PHONY: setup demo test check lint types imports pure spark-tests service-tests browser-tests lock clean help
 
 # Make .venv with pinned dependencies and the resurge command, and see to Java.
 setup: $(STAMP)
@@ -24,8 +24,8 @@ $(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh
 demo: setup
 	@$(BIN)/resurge demo
 
-# Everything that CI runs: check, then the tests on real Spark and against real servers.
-test: check spark-tests service-tests
+# Everything that CI runs: check, then the tests on real Spark, against real servers and in a real browser.
+test: check spark-tests service-tests browser-tests
 
 # Lint, types, import contract, unit, property, simulation and architecture tests.
 check: lint types imports pure
@@ -55,6 +55,11 @@ spark-tests: setup
 service-tests: setup
 	@bash scripts/services.sh start
 	@$(BIN)/python -m pytest -rs tests/services; status=$$?; bash scripts/services.sh stop; exit $$status
+
+# Tests of the dashboard in a real browser; skipped by name where there is none.
+browser-tests: setup
+	@bash scripts/ensure_chromium.sh
+	@$(BIN)/python -m pytest -rs tests/browser
 
 # Pin anew what requirements.in asks for.
 lock:

@@ -63,3 +63,7 @@ class ClusterError(ResurgeError):
 
 class SimulationError(ResurgeError):
     """A simulated run broke a promise; the message says which, when and for which partition."""
+
+
+class DashboardError(ResurgeError):
+    """The dashboard, metrics or traces cannot be shown; the message says what is missing."""

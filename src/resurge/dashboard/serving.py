@@ -10,6 +10,7 @@ from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+BACKLOG = 128
 EXTRA = "the dashboard needs Starlette and Uvicorn; install them with: pip install 'resurge[dashboard]'"
 
 
@@ -37,6 +38,8 @@ def listen(host: str, port: int) -> socket.socket:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((host, port))
+        # From now on connections wait, so that the address can be told before the server runs.
+        opened.listen(BACKLOG)
     except OSError as error:
         opened.close()
         raise DashboardError(

@@ -175,10 +175,12 @@ def test_a_driver_that_starts_while_another_trims_reads_what_is_left(tmp_path: P
     bench = Bench(tmp_path)
     finish(bench.engine(topology(bench), checkpoint_interval=100), drain=False)
     store = DurableStore(str(bench.store))
-    listed = store.names
+    listed, times = store.names, []
 
     def with_one_gone(folder: str) -> list[str]:
-        return sorted([*listed(folder), f"{folder}/{0:012d}.json"]) if folder == "journal" else listed(folder)
+        times.append(folder)
+        return sorted([*listed(folder), f"{folder}/{99:012d}.json"]) if len(times) == 1 else listed(folder)
 
     monkeypatch.setattr(store, "names", with_one_gone)
     assert Journal(store).read() == Journal(DurableStore(str(bench.store))).read()
+    assert len(times) == 2

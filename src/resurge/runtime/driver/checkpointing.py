@@ -10,7 +10,7 @@ from resurge.protocols.checkpoint import CheckpointRecord, retention
 from resurge.runtime.storage import checkpoint_store
 from resurge.runtime.storage.checkpoint_store import CheckpointManifest
 from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import CheckpointPublished, Journal
+from resurge.runtime.storage.journal import Journal
 from resurge.runtime.storage.runs import SavedState
 from resurge.runtime.worker.messages import SlotReport
 
@@ -31,9 +31,8 @@ class Checkpoints:
         keep = retention([*self.published, record], self.kept)
         # Read before the journal names the new checkpoint: afterwards another driver may have taken over and removed them.
         older = self._older(keep.kept, record)
-        self.journal.append(CheckpointPublished(record.epoch, record.manifest, record.checksum))
+        self.journal.publish(record, keep.first_epoch)
         self.published = list(reversed(keep.kept))
-        self.journal.trim(keep.first_epoch)
         if older is None:
             return
         manifests = [manifest, *older]

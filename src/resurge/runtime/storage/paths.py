@@ -2,6 +2,7 @@
 
 JOB = "job.json"
 JOURNAL = "journal"
+JOURNAL_TRIMMED = "journal/trimmed"
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_DATA = "checkpoints/data"
 SOURCES = "sources"

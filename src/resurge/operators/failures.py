@@ -5,6 +5,7 @@ import re
 import polars as pl
 
 from resurge.errors import JobError, ResurgeError
+from resurge.model.user_code import user_traceback
 
 _TOO_LARGE = re.compile(r"to `i64` failed|decimal precision 38 can't fit|overflow in decimal addition")
 _SUMMED = re.compile(r'col\("sum\((.*?)\)(?:__old)?"\)|col\("(.*?)"\)[^\n]*\.sum\(\)')
@@ -13,10 +14,10 @@ _SUMMED = re.compile(r'col\("sum\((.*?)\)(?:__old)?"\)|col\("(.*?)"\)[^\n]*\.sum
 def failed(operator: str, where: str, error: Exception) -> ResurgeError:
     """The error that a job ends with when an operator fails; `where` is the epoch and the like."""
     if isinstance(error, JobError):
-        return JobError(f"{error} (operator {operator!r}, {where.removeprefix('in ')})")
+        return JobError(f"{error} (operator {operator!r}, {where.removeprefix('in ')}){user_traceback(error)}")
     if isinstance(error, ResurgeError):
         return error
-    return JobError(f"operator {operator!r} failed {where}: {_in_words(error)}")
+    return JobError(f"operator {operator!r} failed {where}: {_in_words(error)}{user_traceback(error)}")
 
 
 def _in_words(error: Exception) -> str:
@@ -27,4 +28,6 @@ def _in_words(error: Exception) -> str:
                 f"a sum of column {summed[1] or summed[2]!r} does not fit; expected at most 64 bits, or 38 digits of a decimal: "
                 "cast the column to pl.Float64 in a map before"
             )
-    return f"{type(error).__name__}: {error}"
+    # Polars adds the query plan, which is ours and not the user's.
+    told = str(error).strip().splitlines()[:1] if isinstance(error, pl.exceptions.PolarsError) else [str(error)]
+    return f"{type(error).__name__}: {' '.join(told)}"

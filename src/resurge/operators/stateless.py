@@ -9,6 +9,7 @@ import polars as pl
 from resurge.errors import JobError, TopologyError
 from resurge.model.operator import Determinism, Operator, StreamShape
 from resurge.operators.base import EpochContext, StatelessOperator
+from resurge.operators.row_by_row import LengthsDifferError, takes_rows_together
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 TRANSFORMS = ("map", "filter", "flat_map")
@@ -94,6 +95,8 @@ class Transform(StatelessOperator):
         """What the function makes of an empty table, or the schema that the user gave."""
         (given,) = inputs
         described = f"{self.kind} {self.name!r}"
+        if self.expressions and self.deterministic:
+            self._check_row_by_row(given.schema, described)
         schema = self._checked_schema(given.schema, described)
         time = self.event_time or given.event_time
         shape = StreamShape(schema, time if time in schema else None)
@@ -116,6 +119,21 @@ class Transform(StatelessOperator):
         if not schema:
             raise TopologyError(f"{described} makes no columns; expected at least one")
         return schema
+
+    def _check_row_by_row(self, given: pl.Schema, described: str) -> None:
+        try:
+            together = takes_rows_together(self.expressions, self._run, given)
+        except LengthsDifferError as error:
+            raise TopologyError(
+                f"{described} makes columns of different lengths ({error}); expected one value of each column per row: "
+                "a flat_map makes one row per element of list columns by itself, so leave out explode()"
+            ) from error
+        if together is not None:
+            raise TopologyError(
+                f"{described}: {together} takes several rows together, so the result would depend on where epochs are cut; "
+                "expected expressions of one row: use aggregate(...), window(...), session(...) or process(...) for what goes beyond "
+                "a row, or declare deterministic=False if any cut will do"
+            )
 
     def _inferred(self, schema: pl.Schema, described: str) -> pl.Schema:
         try:

@@ -343,7 +343,7 @@ def test_a_query_is_of_the_class_of_its_most_general_operator():
 def test_a_short_description_makes_two_windows_and_two_queries_with_priorities():
     """About twenty lines are enough for source, parser, windows and queries."""
     job = TopologyBuilder("trending", key_groups=4)
-    tags = clicks(job).flat_map("parse", pl.col("tags").explode().alias("tag"), "at")
+    tags = clicks(job).flat_map("parse", pl.col("tags").alias("tag"), "at")
     tags.window("short", "10s", "5s", key="tag", n=count()).query("busy", priority=9, sink=MemorySink())
     tags.window("long", "60s", "10s", key="tag", n=count()).top_k(
         "best", 3, by="n", per="window_end", identity="tag", expire="window_end"
@@ -360,7 +360,7 @@ import sys
 import polars as pl
 from resurge import TopologyBuilder, count, posts, files, rate, ParquetSink
 job = TopologyBuilder("trending")
-tags = job.source("posts", posts(total=10), event_time="time").flat_map("tags", pl.col("tags").explode().alias("tag"), "time")
+tags = job.source("posts", posts(total=10), event_time="time").flat_map("tags", pl.col("tags").alias("tag"), "time")
 tags.window("busy", "10s", key="tag", n=count()).query(sink=ParquetSink("out"))
 job.build()
 assert not [name for name in sys.modules if name.split(".")[0] in ("pyspark", "py4j")]

@@ -9,6 +9,7 @@ import msgspec
 
 from resurge.errors import EngineError, JobError
 from resurge.model.names import NodeId
+from resurge.runtime.driver.job_code import packed
 from resurge.runtime.driver.runner import Member, NodesLostError
 from resurge.runtime.driver.warming import Warming
 from resurge.runtime.worker.level import JobCode
@@ -97,9 +98,7 @@ class SparkRunner:
 
     def install(self, job: str, code: JobCode) -> None:
         """Broadcast the job's code; functions of the user's own travel by value."""
-        from pyspark import cloudpickle
-
-        self._code = {job: (self.context.broadcast(cloudpickle.dumps(code)), code.program.levels)}
+        self._code = {job: (self.context.broadcast(packed(code)), code.program.levels)}
         self._wait_until_warm()
 
     def _wait_until_warm(self) -> None:

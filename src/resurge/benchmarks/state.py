@@ -1,5 +1,7 @@
 """Cost must follow change, not size: the same changes against a small and a large state, and with and without checkpoints."""
 
+import contextlib
+import shutil
 import statistics
 import tempfile
 import time
@@ -10,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import psutil
 
 from resurge.builder import TopologyBuilder
 from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
@@ -18,7 +21,7 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.session import open_session
+from resurge.runtime.driver.session import default_local_root, open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
 
 SMALL_KEYS = 100_000
@@ -93,49 +96,66 @@ def counting(keys: int, changed: int) -> Topology:
 
 
 def measure(keys: int, changed: int, epochs: int, tell: Callable[[str], None]) -> dict[str, float]:
-    """Milliseconds per epoch, interleaved so that a noisy moment hits every setting."""
+    """Milliseconds per epoch with a small and a large state, what checkpoints, memory and a restore of the large one cost."""
     spark = open_session("local[2]", "state-benchmark")
     try:
         with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
-            settings = {"small": (SMALL_KEYS, 0), "large": (keys, 0), "saving": (keys, CHECKPOINT_INTERVAL)}
-            engines = {name: _loaded(spark, Path(folder) / name, *chosen, changed, tell) for name, chosen in settings.items()}
-            took = _interleaved(engines, epochs, tell)
-            for engine in engines.values():
-                engine.close("measured")
+            small = _loaded(spark, Path(folder) / "small", SMALL_KEYS, changed, tell)
+            before = _worker_memory_bytes()
+            large = _loaded(spark, Path(folder) / "large", keys, changed, tell)
+            held = _worker_memory_bytes() - before
+            took = _interleaved({"small": small, "large": large}, epochs, tell)
+            small.close("measured")
+            large.close()
+            tell(f"restoring {keys:,} keys")
+            restored = _restored(spark, Path(folder) / "large", keys, changed)
     finally:
         spark.stop()
-    small, large = (statistics.median(took[name]) * 1000 for name in ("small", "large"))
-    # Block by block, each against its neighbour: a noisy moment spoils one pair, not the sum.
-    pairs = zip(_blocks(took["saving"]), _blocks(took["large"]), strict=True)
-    overhead = statistics.median(saving / plain for saving, plain in pairs) - 1
+    small_ms, large_ms = (statistics.median(_ordinary(took[name])) * 1000 for name in ("small", "large"))
     return {
-        "small_ms": round(small, 1),
-        "large_ms": round(large, 1),
-        "ratio": round(large / small, 3),
-        "checkpoint_overhead": round(overhead, 4),
+        "keys": keys,
+        "small_ms": round(small_ms, 1),
+        "large_ms": round(large_ms, 1),
+        "ratio": round(large_ms / small_ms, 3),
+        "checkpoint_overhead": round(checkpoint_overhead(took["large"]), 4),
+        "memory_mb_per_million_keys": round(held / keys, 1),
+        **restored,
     }
 
 
-def _blocks(took_s: list[float]) -> list[float]:
-    """Seconds per block of epochs, each block with one checkpoint."""
-    return [sum(took_s[start : start + CHECKPOINT_INTERVAL]) for start in range(0, len(took_s), CHECKPOINT_INTERVAL)]
+def checkpoint_overhead(took_s: Sequence[float]) -> float:
+    """The share by which checkpoints lengthen a run: the epochs with one against the median of the others of their block.
+
+    Each block of epochs ends with a checkpoint. Both are of the same run and of neighbouring moments, and the median over
+    blocks is taken, so that neither a slow minute nor a slow epoch decides.
+
+    >>> checkpoint_overhead([1.0] * 9 + [1.5] + [2.0] * 9 + [3.0])
+    0.05
+    """
+    blocks = [took_s[end - CHECKPOINT_INTERVAL : end] for end in range(CHECKPOINT_INTERVAL, len(took_s) + 1, CHECKPOINT_INTERVAL)]
+    extra = [(block[-1] - usual) / (CHECKPOINT_INTERVAL * usual) for block in blocks for usual in [statistics.median(block[:-1])]]
+    return statistics.median(extra)
 
 
-def _loaded(spark: Any, folder: Path, keys: int, interval: int, changed: int, tell: Callable[[str], None]) -> Engine:
-    """An engine whose state has all keys; the checkpoint of that loading is not measured."""
+def _ordinary(took_s: Sequence[float]) -> list[float]:
+    """The epochs without a checkpoint."""
+    return [took for index, took in enumerate(took_s, 1) if index % CHECKPOINT_INTERVAL]
+
+
+def _loaded(spark: Any, folder: Path, keys: int, changed: int, tell: Callable[[str], None]) -> Engine:
+    """An engine whose state has all keys; the last loading epoch is one with a checkpoint, so that blocks begin after it."""
     tell(f"loading {keys:,} keys")
-    options = RunOptions(str(folder), interval_s=0, checkpoint_interval=interval)
+    options = RunOptions(str(folder), interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL)
     engine = Engine(counting(keys, changed), SparkRunner(spark), options)
     engine.start()
-    for _ in range(KeyReader(keys, changed).loading_epochs + 2):
+    loading = KeyReader(keys, changed).loading_epochs + 2
+    for _ in range(-(-loading // CHECKPOINT_INTERVAL) * CHECKPOINT_INTERVAL):
         engine.step()
-    if interval:
-        engine.checkpoint()
     return engine
 
 
 def _interleaved(engines: dict[str, Engine], epochs: int, tell: Callable[[str], None]) -> dict[str, list[float]]:
-    """Blocks of as many epochs as lie between two checkpoints, one engine after another."""
+    """Blocks of epochs that each end with a checkpoint, one engine after another."""
     took: dict[str, list[float]] = {name: [] for name in engines}
     for block in range(-(-epochs // CHECKPOINT_INTERVAL)):
         tell(f"block {block + 1}")
@@ -145,3 +165,40 @@ def _interleaved(engines: dict[str, Engine], epochs: int, tell: Callable[[str], 
                 engine.step()
                 took[name].append(time.perf_counter() - began)
     return took
+
+
+def _worker_memory_bytes() -> int:
+    """What the Python workers hold, each shared page counted once."""
+    found = 0
+    for process in psutil.Process().children(recursive=True):
+        # A worker may end while it is looked at.
+        with contextlib.suppress(psutil.Error):
+            if any("resurge.runtime.worker.daemon" in word for word in process.cmdline()):
+                found += process.memory_full_info().pss
+    return found
+
+
+def _restored(spark: Any, folder: Path, keys: int, changed: int) -> dict[str, float]:
+    """Seconds to restore the checkpoint on nodes that have nothing, against copying the same bytes."""
+    content = [path for path in (folder / "checkpoints").rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in content)
+    with tempfile.TemporaryDirectory(prefix="resurge-bench-", dir=default_local_root()) as target:
+        began = time.perf_counter()
+        for path in content:
+            shutil.copyfile(path, Path(target) / path.name)
+        copy_s = time.perf_counter() - began
+    engine = Engine(counting(keys, changed), SparkRunner(spark), RunOptions(str(folder), interval_s=0))
+    began = time.perf_counter()
+    engine.start()
+    engine.step()
+    restore_s = time.perf_counter() - began
+    began = time.perf_counter()
+    engine.step()
+    usual_s = time.perf_counter() - began
+    engine.close("measured")
+    return {
+        "checkpoint_mb": round(size / 1e6, 1),
+        "restore_s": round(restore_s - usual_s, 3),
+        "copy_s": round(copy_s, 3),
+        "restore_over_copy": round((restore_s - usual_s) / copy_s, 2),
+    }

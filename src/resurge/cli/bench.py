@@ -97,13 +97,17 @@ def state(
     if as_json:
         return
     table = Table(title=f"{changed:,} keys changed per epoch")
-    for column in ("100,000 keys", f"{keys:,} keys", "ratio", "checkpoint overhead"):
+    columns = ("100,000 keys", f"{keys:,} keys", "ratio", "checkpoint overhead", "MB per million keys", "restore", "plain copy")
+    for column in columns:
         table.add_column(column, justify="right")
     table.add_row(
         f"{result['small_ms']:.0f} ms",
         f"{result['large_ms']:.0f} ms",
         f"{result['ratio']:.2f}",
         f"{result['checkpoint_overhead']:.1%}",
+        f"{result['memory_mb_per_million_keys']:.0f}",
+        f"{result['restore_s']:.2f} s",
+        f"{result['copy_s']:.2f} s",
     )
     Console().print(table)
 

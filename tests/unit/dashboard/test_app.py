@@ -93,9 +93,9 @@ def test_target_is_a_log_or_a_job(log, tmp_path):
 
 def test_port_that_is_taken_is_refused_in_one_line():
     """The user learns which and what to do."""
-    with listen("127.0.0.1", 0) as taken:
-        with pytest.raises(DashboardError, match=r"cannot listen on 127\.0\.0\.1, port \d+.*--port"):
-            listen("127.0.0.1", taken.getsockname()[1])
+    wanted = pytest.raises(DashboardError, match=r"cannot listen on 127\.0\.0\.1, port \d+.*--port")
+    with listen("127.0.0.1", 0) as taken, wanted:
+        listen("127.0.0.1", taken.getsockname()[1])
 
 
 def test_missing_libraries_are_named_with_the_extra():

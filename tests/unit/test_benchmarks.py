@@ -1,0 +1,37 @@
+"""Estimators of the benchmarks, on figures written down."""
+
+import doctest
+import random
+
+import pytest
+
+from resurge.benchmarks import latency, state
+from resurge.benchmarks.growth import ratios
+from resurge.benchmarks.latency import Batch, latencies_s
+
+
+def test_checkpoint_overhead_is_found_in_noise():
+    """Two per cent stay two per cent, give or take a half, when epochs vary by a tenth and some take twice as long."""
+    rng = random.Random(1)
+    took = []
+    for index in range(1, 161):
+        usual = 0.1 * rng.uniform(0.95, 1.05) * (2 if rng.random() < 0.03 else 1)
+        took.append(usual + (0.02 if index % state.CHECKPOINT_INTERVAL == 0 else 0))
+    assert state.checkpoint_overhead(took) == pytest.approx(0.02, abs=0.005)
+
+
+def test_latency_of_a_row_ends_with_the_batch_that_holds_it():
+    """Files of ten rows; the first batch has two of them, the second one more, and the last has not come yet."""
+    found = latencies_s([0.0, 1.0, 2.0, 3.0], 10, [Batch(20, 1.5), Batch(30, 2.2)])
+    assert found == pytest.approx([1.5, 0.5, 0.2])
+
+
+def test_growth_says_nothing_of_what_was_not_measured():
+    """A ratio needs both of its settings."""
+    assert ratios({(15, 2): 0.5, (15, 64): 0.6}) == {"key_group_ratio": 1.2}
+    assert ratios({(200, 8): 1.0, (15, 8): 0.26}) == {"per_query_ms": 4.0}
+
+
+def test_examples_hold():
+    """Docstring examples run."""
+    assert doctest.testmod(state).failed == 0 and doctest.testmod(latency).failed == 0

@@ -28,6 +28,7 @@ def command(
         Path | None, typer.Option(metavar="PATH", help="Telemetry log, where it is not beside the checkpoints.")
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    follow_input: Annotated[bool, typer.Option("--follow-input", hidden=True, help="End when standard input is closed.")] = False,
 ) -> None:
     """Find the log, serve, say where."""
     import webbrowser
@@ -39,4 +40,20 @@ def command(
         if browser:
             webbrowser.open(address)
 
+    if follow_input:
+        _end_with_input()
     serve(feed_of(target, log), host, port, tell)
+
+
+def _end_with_input() -> None:
+    """End this process when whoever started it closes our input, or is gone."""
+    import os
+    import signal
+    import sys
+    import threading
+
+    def wait() -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -5,6 +5,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from resurge.builder import TopologyBuilder
 from resurge.errors import ResurgeError, TopologyError
@@ -12,18 +13,29 @@ from resurge.model.topology import Topology
 
 MODULE = "resurge_job"
 DEFAULT_NAME = "topology"
+OPTIONS_NAME = "options"
 
 
 def load_topology(target: str) -> Topology:
     """The topology that FILE.py or FILE.py:name describes."""
+    return load_job(target)[0]
+
+
+def load_job(target: str) -> tuple[Topology, dict[str, Any]]:
+    """The topology that FILE.py or FILE.py:name describes, and the options of a run that the file carries."""
     path, name = split_target(target)
     module = _load(path)
     travel_by_value(path)
     found = vars(module).get(name)
+    options = vars(module).get(OPTIONS_NAME, {})
+    if not isinstance(options, dict):
+        raise TopologyError(
+            f"{path}: {OPTIONS_NAME} is of type {type(options).__name__}; expected a dict such as {{'interval': '500ms'}}"
+        )
     if isinstance(found, TopologyBuilder):
-        return _built(found, path)
+        return _built(found, path), options
     if isinstance(found, Topology):
-        return found
+        return found, options
     raise TopologyError(_not_found(module, path, name))
 
 

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from resurge.cli.settings import PREFIX
 from resurge.errors import InfeasibleError, ProblemError, ResurgeError
 
 app = typer.Typer(
@@ -32,7 +33,7 @@ def register() -> None:
     """Attach every subcommand; kept out of import time so that `resurge plan` starts without Spark."""
     from resurge.cli import bench, chaos, cluster, dashboard, demo, plan, run, soak, state, status, study
 
-    app.command("run", help=run.HELP)(run.command)
+    app.command("run", help=run.HELP, context_settings={"auto_envvar_prefix": PREFIX})(run.command)
     app.command("status", help=status.HELP)(status.command)
     app.command("state", help=state.HELP)(state.command)
     app.command("dashboard", help=dashboard.HELP)(dashboard.command)

@@ -6,15 +6,17 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from resurge.cli.observing import Observers, observed
+from resurge.cli.settings import from_file, with_job_file
 from resurge.errors import StorageError
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ Examples:
       a topology of another name, shorter epochs, a hundred of them
   resurge run jobs.py --master spark://host:7077 --checkpoint s3://bucket/job
       on a cluster, kept in an object store
+  resurge run --config job.toml --dashboard 8473 --metrics 9464
+      options from a file; a web page and a Prometheus endpoint on this machine
+
+\b
+An option is looked for on the command line, in the environment (RESURGE_MASTER for --master, and so on), in the --config file,
+in a dict called options in the job's file, in this order; the first that has it counts.
 """
 )
 
@@ -59,6 +67,7 @@ class Limits:
 
 
 def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
+    ctx: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="FILE.py, or FILE.py:NAME.")],
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master: local[N], spark://..., yarn, k8s://...")] = "local[*]",
     checkpoint: Annotated[
@@ -80,31 +89,55 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is no input left.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="At the end, close all windows as if no more input could come.")] = False,
     report: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a report (one HTML file) at the end.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", is_eager=True, callback=from_file, help="Take options from this TOML file."),
+    ] = None,
+    dashboard: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Serve the dashboard on this machine; 0 takes a free port."),
+    ] = None,
+    metrics: Annotated[
+        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics; 0 takes a free port.")
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address that metrics are served on.")] = "127.0.0.1",
+    traces: Annotated[
+        str | None, typer.Option(metavar="URL", help="Export spans by OTLP over HTTP, as to http://127.0.0.1:4318/v1/traces.")
+    ] = None,
 ) -> None:
     """Load, run, say how to go on."""
+    from resurge.cli.job_file import load_job
+
+    topology, carried = load_job(target)
+    run_with(topology, with_job_file(ctx, carried, target))
+
+
+def run_with(topology: "Topology", chosen: Mapping[str, Any]) -> None:
+    """Run a topology with options by their names, and say how to go on."""
     from rich.console import Console
 
-    from resurge.cli.job_file import load_topology
     from resurge.running import interval_seconds
     from resurge.runtime.driver.options import RunOptions
     from resurge.telemetry.log import TelemetryLog
 
-    topology = load_topology(target)
-    url = checkpoint or tempfile.mkdtemp(prefix="resurge-job-")
+    target, master = chosen["target"], chosen["master"]
+    url = chosen["checkpoint"] or tempfile.mkdtemp(prefix="resurge-job-")
     options = RunOptions(
         url,
-        interval_s=interval_seconds(interval),
-        checkpoint_interval=checkpoint_interval,
-        max_rows_per_epoch=max_rows,
-        strategy=strategy,
+        interval_s=interval_seconds(chosen["interval"]),
+        checkpoint_interval=chosen["checkpoint_interval"],
+        max_rows_per_epoch=chosen["max_rows"],
+        strategy=chosen["strategy"],
     )
+    limits = Limits(chosen["epochs"], chosen["until_idle"], chosen["drain"])
+    observers = Observers(chosen["dashboard"], chosen["metrics"], chosen["metrics_host"], chosen["traces"])
     refuse_other_job(topology, url)
     console = Console()
     _warn_of_memory_sinks(topology, console)
-    with TelemetryLog(telemetry_path(url)) as telemetry:
-        stopped = _run_on_spark(topology, master, options, telemetry, Limits(epochs, until_idle, drain), console)
+    with TelemetryLog(telemetry_path(url)) as telemetry, observed(telemetry, url, topology.name, observers, console.print):
+        stopped = _run_on_spark(topology, master, options, telemetry, limits, console)
     again = shlex.join(["resurge", "run", target, *([] if master == "local[*]" else ["--master", master]), "--checkpoint", url])
-    conclude(telemetry, console, stopped=stopped, again=again, report=report)
+    conclude(telemetry, console, stopped=stopped, again=again, report=chosen["report"])
 
 
 def _run_on_spark(

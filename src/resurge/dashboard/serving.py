@@ -23,7 +23,7 @@ def feed_of(target: str, log: Path | None = None) -> Feed:
     store = DurableStore(target)
     local = Path(store.path(paths.TELEMETRY)) if store.is_local else None
     found = log or local
-    if not store.exists(paths.JOB) and (found is None or not found.is_file()):
+    if log is None and not store.exists(paths.JOB) and (found is None or not found.is_file()):
         raise DashboardError(
             f"there is neither a job nor telemetry at {target}; expected the checkpoint URL that a job was run with, or a telemetry log"
         )

@@ -93,8 +93,8 @@ def test_target_is_a_log_or_a_job(log, tmp_path):
 
 def test_port_that_is_taken_is_refused_in_one_line():
     """The user learns which and what to do."""
-    wanted = pytest.raises(DashboardError, match=r"cannot listen on 127\.0\.0\.1, port \d+.*--port")
-    with listen("127.0.0.1", 0) as taken, wanted:
+    refused = pytest.raises(DashboardError, match=r"cannot listen on 127\.0\.0\.1, port \d+.*--port")
+    with listen("127.0.0.1", 0) as taken, refused:
         listen("127.0.0.1", taken.getsockname()[1])
 
 

@@ -1,0 +1,152 @@
+"""Metrics as a Prometheus server sees them: a real scrape over HTTP, read by Prometheus' own parser."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from resurge.errors import DashboardError
+from resurge.model.scenes import Scene
+from resurge.simulator.study import simulated_study
+from resurge.telemetry import events
+from resurge.telemetry.prometheus import PrometheusMetrics
+from tests.support.telemetry import START_S, epoch, started, steady_run
+
+ROOT = Path(__file__).parents[3]
+
+
+def scraped(*told: events.Event) -> dict[str, object]:
+    """Metric families by name, after these events, over HTTP."""
+    metrics = PrometheusMetrics()
+    for event in told:
+        metrics.take(event)
+    server, port = metrics.serve(0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value(families, name: str, **labels: str) -> float:
+    """One sample."""
+    for family in families.values():
+        for sample in family.samples:
+            if sample.name == name and all(sample.labels.get(key) == wanted for key, wanted in labels.items()):
+                return sample.value
+    raise AssertionError(f"there is no sample {name} {labels}")
+
+
+def test_values_are_those_of_the_events():
+    """Counters add up, gauges are the newest, histograms count every epoch."""
+    found = scraped(*list(steady_run(12))[:-1])
+    assert value(found, "resurge_epochs_total") == 12
+    assert value(found, "resurge_input_rows_total") == 1200
+    assert value(found, "resurge_output_rows_total", query="busy") == 120
+    assert value(found, "resurge_epoch_number") == 12
+    assert value(found, "resurge_epoch_duration_seconds_count") == 12
+    assert value(found, "resurge_epoch_duration_seconds_sum") == pytest.approx(6)
+    assert value(found, "resurge_epoch_duration_seconds_bucket", le="0.35") == 0
+    assert value(found, "resurge_epoch_duration_seconds_bucket", le="0.5") == 12
+    assert value(found, "resurge_query_latency_seconds", query="quiet") == 0.6
+    assert value(found, "resurge_checkpoint_epoch_number") == 10
+    assert value(found, "resurge_driver_up") == 1
+    assert value(found, "resurge_job_info", job="trending") == 1
+
+
+def test_types_are_what_the_names_promise():
+    """Counters end in _total (the parser strips it), the rest carries its unit."""
+    found = scraped(*steady_run(3))
+    kinds = {name: family.type for name, family in found.items() if name.startswith("resurge")}
+    assert kinds["resurge_input_rows"] == "counter"
+    assert kinds["resurge_state_bytes"] == "gauge"
+    assert kinds["resurge_latency_seconds"] == "histogram"
+    for name, kind in kinds.items():
+        assert re.fullmatch(r"resurge(_[a-z]+)+", name), name
+        assert found[name].documentation.endswith("."), name
+        if kind == "histogram":
+            assert name.endswith("_seconds"), name
+        for unit in ("_ms", "_milliseconds", "_kb", "_percent"):
+            assert not name.endswith(unit), name
+
+
+def test_a_failure_is_seen_and_its_end_too():
+    """Parts of queries, nodes and buffering, through a loss and a recovery."""
+    lost = [
+        started(),
+        epoch(1),
+        events.NodeLost(START_S + 2, "driver", 4, True),
+        events.BufferingSwitched(START_S + 2, 1, True),
+        events.QueriesChanged(START_S + 2, 1, ["busy/0", "busy/1"], []),
+    ]
+    found = scraped(*lost)
+    assert value(found, "resurge_query_live_ratio", query="busy") == 0.75
+    assert value(found, "resurge_queries_live") == 1
+    assert value(found, "resurge_nodes") == 0
+    assert value(found, "resurge_nodes_lost_total") == 1
+    assert value(found, "resurge_buffering") == 1
+    found = scraped(
+        *lost, events.NodeJoined(START_S + 3, "n2", 1.0), events.QueriesChanged(START_S + 4, 1, [], ["busy/0", "busy/1"])
+    )
+    assert value(found, "resurge_query_live_ratio", query="busy") == 1
+    assert value(found, "resurge_queries_live") == 2
+    assert value(found, "resurge_nodes") == 1
+
+
+def test_lost_node_leaves_no_stale_series():
+    """A gauge of a node that is gone would look like a node that does nothing."""
+    scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
+    [(_, _, told)] = simulated_study({"strategies": [scene]}, nodes=4)
+    found = scraped(*told)
+    lost = {event.node for event in told if isinstance(event, events.NodeLost)}
+    nodes = {sample.labels["node"] for sample in found["resurge_node_partitions"].samples}
+    assert lost
+    assert not nodes & lost
+    assert len(nodes) == 4
+    assert sum(sample.value for sample in found["resurge_partitions"].samples) == 15
+    assert value(found, "resurge_recovery_plans_total") > 1
+    assert value(found, "resurge_catch_up_duration_seconds_count") > 0
+
+
+def test_grafana_dashboard_asks_only_for_metrics_that_there_are():
+    """And for nearly all that there are, so that neither is forgotten when the other changes."""
+    board = json.loads((ROOT / "deploy" / "grafana" / "resurge.json").read_text())
+    asked = set(re.findall(r"\bresurge_[a-z_]+", json.dumps(board)))
+    scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
+    [(_, _, told)] = simulated_study({"strategies": [scene]}, nodes=4)
+    found = scraped(*told, epoch(99, told[-1].at_s))
+    there = {sample.name for family in found.values() for sample in family.samples} | {
+        f"{name}_total" for name, family in found.items() if family.type == "counter"
+    }
+    assert asked - there == set()
+    shown = {re.sub(r"_(total|bucket|sum|count)$", "", name) for name in asked}
+    unshown = {name for name in found if name.startswith("resurge") and not name.endswith("_created")} - shown
+    assert unshown <= {
+        "resurge_job_info", "resurge_query_priority", "resurge_node_partitions", "resurge_buffering", "resurge_epochs", "resurge_checkpoints",
+        "resurge_checkpoint_epoch_number", "resurge_driver_starts", "resurge_state_rows",
+    }  # fmt: skip
+
+
+def test_port_that_is_taken_is_refused():
+    """One line, as every refusal."""
+    server, port = PrometheusMetrics().serve(0)
+    try:
+        with pytest.raises(DashboardError, match="cannot serve metrics on"):
+            PrometheusMetrics().serve(port)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_missing_library_is_named_with_the_extra():
+    """Whoever installed without the extra is told how to get it."""
+    code = "import sys; sys.modules['prometheus_client'] = None\nfrom resurge.telemetry.prometheus import PrometheusMetrics\nPrometheusMetrics()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'resurge[metrics]'" in ended.stderr

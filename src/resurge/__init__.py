@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from resurge.builder import TopologyBuilder as TopologyBuilder
     from resurge.connectors.dataframes import dataframe as dataframe
     from resurge.connectors.files import files as files
+    from resurge.connectors.kafka.sink import KafkaSink as KafkaSink
     from resurge.connectors.kafka.source import kafka as kafka
+    from resurge.connectors.postgres.sink import PostgresSink as PostgresSink
     from resurge.connectors.posts import posts as posts
     from resurge.connectors.python_source import PythonSource as PythonSource
     from resurge.connectors.rate import rate as rate
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "CallbackSink": "resurge.connectors.sinks",
     "Determinism": "resurge.model.operator",
+    "KafkaSink": "resurge.connectors.kafka.sink",
     "MemorySink": "resurge.connectors.sinks",
     "ParquetSink": "resurge.connectors.sinks",
+    "PostgresSink": "resurge.connectors.postgres.sink",
     "PythonSource": "resurge.connectors.python_source",
     "Topology": "resurge.model.topology",
     "TopologyBuilder": "resurge.builder",

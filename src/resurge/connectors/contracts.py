@@ -142,6 +142,9 @@ class Sink(ABC):
     def clean(self, query: str, committed_epoch: int) -> None:  # noqa: B027
         """On the driver, at start: remove what earlier, abandoned attempts staged."""
 
+    def forget(self, query: str, epoch: int) -> None:  # noqa: B027
+        """On the driver: no part of this epoch or an earlier one is published again, so the sink need not remember them."""
+
 
 def refuse_other_job(place: str, owner: JobReference, job: JobReference, remedy: str) -> None:
     """Refuse a job that opens a sink of another job; its output would be taken for what the other job has shown already."""

@@ -194,6 +194,17 @@ def the_same_job_may_come_again(trial: SinkTrial) -> None:
     trial.expect((1, "p0", 3), (2, "p0", 1))
 
 
+def forgetting_changes_nothing_that_is_shown(trial: SinkTrial) -> None:
+    """After earlier epochs were forgotten, later ones that are published again must be visible once."""
+    trial.sink.publish([trial.stage(1, "p0", 3), trial.stage(1, "p1", 2)])
+    trial.sink.publish([trial.stage(2, "p0", 1)])
+    trial.sink.forget(QUERY, 1)
+    trial.sink.publish([trial.stage(2, "p0", 1), trial.stage(3, "p1", 1)])
+    trial.restart(committed_epoch=3)
+    trial.sink.publish([trial.stage(2, "p0", 1), trial.stage(3, "p1", 1), trial.stage(3, "p0", 2)])
+    trial.expect((1, "p0", 3), (1, "p1", 2), (2, "p0", 1), (3, "p1", 1), (3, "p0", 2))
+
+
 LAWS: Sequence[Callable[[SinkTrial], None]] = (
     staged_rows_are_not_visible,
     published_rows_are_visible,
@@ -207,4 +218,5 @@ LAWS: Sequence[Callable[[SinkTrial], None]] = (
     an_empty_part_is_fine,
     another_job_is_refused_or_shown,
     the_same_job_may_come_again,
+    forgetting_changes_nothing_that_is_shown,
 )

@@ -58,7 +58,14 @@ class KafkaCluster:
         library = client_library(module, "kafka", "Kafka")
         # Without a logger of our own, the client prints every lost connection on the user's terminal.
         return getattr(library, kind)(
-            {"bootstrap.servers": self.servers, "log_level": 0, **dict(self.settings), **settings}, logger=_QUIET
+            {
+                "bootstrap.servers": self.servers,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 500,
+                **dict(self.settings),
+                **settings,
+            },
+            logger=_QUIET,
         )
 
 

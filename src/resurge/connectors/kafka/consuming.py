@@ -11,9 +11,10 @@ from typing import Any
 from resurge.connectors.extras import client_library
 from resurge.connectors.kafka.client import REQUEST_TIMEOUT_S, KafkaCluster, is_passing, patiently
 from resurge.connectors.kafka.offsets import OffsetRange, check_same_topic, lost_rows
-from resurge.errors import SourceError
+from resurge.errors import ResurgeError, SourceError
 
 MOST_OPEN_PARTITIONS = 16
+NEW_TOPIC_S = 3.0
 MESSAGES_PER_CALL = 20_000
 # A call waits so long for all the messages it asked for: where markers stand among them, they never come.
 WAIT_S = 0.05
@@ -155,25 +156,29 @@ def admin_client(cluster: KafkaCluster) -> Any:
     return _admins[cluster]
 
 
-def describe(topic: Topic) -> Any:
-    """What the brokers say of a topic now."""
+def describe(topic: Topic, failure: type[ResurgeError] = SourceError) -> Any:
+    """What the brokers say of a topic now; one that was made a moment ago may not be known at once."""
+    deadline = time.monotonic() + min(NEW_TOPIC_S, topic.cluster.patience_s)
+    while (found := patiently(topic.cluster, f"describe topic {topic.name!r}", failure, lambda: _described(topic))) is None:
+        if time.monotonic() > deadline:
+            raise failure(
+                f"Kafka at {topic.cluster.servers} has no topic {topic.name!r}; expected one: create it, or correct the name. "
+                "If it was deleted, what was not read of it is gone"
+            )
+        time.sleep(WAIT_S)
+    return found
+
+
+def _described(topic: Topic) -> Any:
     library = client_library("confluent_kafka", "kafka", "Kafka")
-
-    def ask() -> Any:
-        asked = admin_client(topic.cluster).describe_topics(
-            library.TopicCollection([topic.name]), request_timeout=topic.cluster.request_timeout_s
-        )
-        try:
-            return asked[topic.name].result()
-        except library.KafkaException as error:
-            if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
-                raise
-            raise SourceError(
-                f"Kafka at {topic.cluster.servers} has no topic {topic.name!r}; expected a topic to read: create it, or correct "
-                "the name. If it was deleted, what this job did not read of it is gone"
-            ) from error
-
-    return patiently(topic.cluster, f"describe topic {topic.name!r}", SourceError, ask)
+    wanted = library.TopicCollection([topic.name])
+    asked = admin_client(topic.cluster).describe_topics(wanted, request_timeout=topic.cluster.request_timeout_s)
+    try:
+        return asked[topic.name].result()
+    except library.KafkaException as error:
+        if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+            raise
+        return None
 
 
 def topic_id(topic: Topic) -> str:

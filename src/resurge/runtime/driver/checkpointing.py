@@ -24,6 +24,8 @@ class Checkpoints:
     kept: int
     published: list[CheckpointRecord] = field(default_factory=list)
     oldest_reached: dict[str, Offset] = field(default_factory=dict)
+    oldest_epoch: int = -1
+    """No start goes back behind this checkpoint."""
 
     def publish(self, manifest: CheckpointManifest) -> None:
         """Write the manifest, name it in the journal, and trim journal and older checkpoints."""
@@ -37,7 +39,8 @@ class Checkpoints:
             return
         manifests = [manifest, *older]
         if len(manifests) == self.kept:
-            self.oldest_reached = dict(min(manifests, key=lambda kept: kept.epoch).reached)
+            oldest = min(manifests, key=lambda kept: kept.epoch)
+            self.oldest_reached, self.oldest_epoch = dict(oldest.reached), oldest.epoch
         checkpoint_store.forget(self.store, keep.dropped, manifests, manifest.epoch)
         checkpoint_store.forget_outcomes(self.store, keep.first_epoch)
 

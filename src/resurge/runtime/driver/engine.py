@@ -353,6 +353,7 @@ class Engine:
         self.ledger.forget_before(epoch + 1)
         if self.checkpoints.oldest_reached:
             self.sources.commit(self.checkpoints.oldest_reached)
+        self.outputs.forget(self.checkpoints.oldest_epoch)
         self.story.checkpointed(before, self.facts, time.monotonic() - started)
 
     # The loop

@@ -28,6 +28,11 @@ class Outputs:
         for query, mine in by_query.items():
             self.sinks[query].publish(sorted(mine, key=lambda part: (part.epoch, part.part)))
 
+    def forget(self, epoch: int) -> None:
+        """Tell the sinks that no part up to this epoch is shown again."""
+        for query, sink in self.sinks.items():
+            sink.forget(query, epoch)
+
     def discard(self, reports: Iterable[SlotReport]) -> None:
         """Remove what a failed attempt staged."""
         for report in reports:

@@ -4,6 +4,7 @@ Names are loaded when they are first used: describing a topology needs no Spark,
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from resurge.connectors.sinks import CallbackSink as CallbackSink
     from resurge.connectors.sinks import MemorySink as MemorySink
     from resurge.connectors.sinks import ParquetSink as ParquetSink
+    from resurge.handle import JobStatus as JobStatus
+    from resurge.handle import RunningJob as RunningJob
     from resurge.model.operator import Determinism as Determinism
     from resurge.model.topology import Topology as Topology
     from resurge.operators.aggregates import count as count
@@ -31,15 +34,18 @@ if TYPE_CHECKING:
     from resurge.operators.keyed_state import map_of as map_of
     from resurge.operators.keyed_state import value_of as value_of
     from resurge.running import run as run
+    from resurge.running import start as start
 
 _HOMES = {
     "CallbackSink": "resurge.connectors.sinks",
     "Determinism": "resurge.model.operator",
     "KafkaSink": "resurge.connectors.kafka.sink",
+    "JobStatus": "resurge.handle",
     "MemorySink": "resurge.connectors.sinks",
     "ParquetSink": "resurge.connectors.sinks",
     "PostgresSink": "resurge.connectors.postgres.sink",
     "PythonSource": "resurge.connectors.python_source",
+    "RunningJob": "resurge.handle",
     "Topology": "resurge.model.topology",
     "TopologyBuilder": "resurge.builder",
     "count": "resurge.operators.aggregates",
@@ -54,13 +60,16 @@ _HOMES = {
     "posts": "resurge.connectors.posts",
     "rate": "resurge.connectors.rate",
     "run": "resurge.running",
+    "start": "resurge.running",
     "sum_": "resurge.operators.aggregates",
     "value_of": "resurge.operators.keyed_state",
 }
-__all__ = [*sorted(_HOMES), "errors"]  # noqa: PLE0604 (all are strings)
+__all__ = ["__version__", *sorted(_HOMES), "errors"]  # noqa: PLE0604 (all are strings)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return version("resurge")
     if name == "errors":
         return import_module("resurge.errors")
     if name not in _HOMES:

@@ -1,11 +1,14 @@
-"""Run a topology from Python: `resurge.run` opens what it needs and closes what it opened."""
+"""Run a topology from Python: `run` until it ends, `start` in the background. Both close what they opened."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from resurge.builder import TopologyBuilder
 from resurge.errors import TopologyError
+from resurge.handle import RunningJob
 from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
 from resurge.runtime.driver.engine import Engine, run_until_done
@@ -43,23 +46,73 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     >>> sink.table()["n"].sum()
     1000
     """
+    options = _options(interval, checkpoint_interval, max_rows_per_epoch, strategy)
+    with _opened(topology, master, checkpoint, options, telemetry) as engine:
+        run_until_done(engine, epochs=epochs, until_idle=until_idle, drain=drain)
+
+
+def start(  # noqa: PLR0913 (all but the topology are options)
+    topology: Topology | TopologyBuilder,
+    *,
+    master: str = LOCAL_MASTER,
+    checkpoint: str | Path | None = None,
+    interval: Duration = "1s",
+    epochs: int | None = None,
+    until_idle: bool = False,
+    drain: bool = False,
+    checkpoint_interval: int = 10,
+    max_rows_per_epoch: int | None = None,
+    strategy: str = "incremental",
+    telemetry: str | Path | None = None,
+) -> RunningJob:
+    """Run a topology in the background, with the options of `run`, and return a handle on it at once.
+
+    >>> import resurge
+    >>> sink = resurge.MemorySink()
+    >>> job = resurge.TopologyBuilder("demo")
+    >>> posts = job.source("posts", resurge.posts(posts_per_epoch=500), event_time="time")
+    >>> posts.aggregate("active", key="user", n=resurge.count()).query(sink=sink)
+    >>> with resurge.start(job, master="local[2]", interval="100ms") as running:
+    ...     reached = running.await_epochs(3)
+    >>> reached.epoch >= 3, running.status().state
+    (True, 'finished')
+    """
+    options = _options(interval, checkpoint_interval, max_rows_per_epoch, strategy)
+    with ExitStack() as opening:
+        engine = opening.enter_context(_opened(topology, master, checkpoint, options, telemetry))
+        opened = opening.pop_all()
+    return RunningJob(engine, lambda: run_until_done(engine, epochs=epochs, until_idle=until_idle, drain=drain), opened.close)
+
+
+def _options(interval: Duration, checkpoint_interval: int, max_rows_per_epoch: int | None, strategy: str) -> RunOptions:
+    return RunOptions(
+        interval_s=interval_seconds(interval),
+        checkpoint_interval=checkpoint_interval,
+        max_rows_per_epoch=max_rows_per_epoch,
+        strategy=strategy,
+    )
+
+
+@contextmanager
+def _opened(
+    topology: Topology | TopologyBuilder,
+    master: str,
+    checkpoint: str | Path | None,
+    options: RunOptions,
+    telemetry: str | Path | None,
+) -> Iterator[Engine]:
+    """An engine with a Spark session, a place for the job and a log; what was opened for it is closed afterwards."""
     built = topology.build() if isinstance(topology, TopologyBuilder) else topology
     if not isinstance(built, Topology):
         raise TopologyError(f"run got {topology!r}; expected a Topology or a TopologyBuilder")
     with ExitStack() as opened:
-        options = RunOptions(
-            str(checkpoint) if checkpoint is not None else opened.enter_context(TemporaryDirectory(prefix="resurge-job-")),
-            interval_s=interval_seconds(interval),
-            checkpoint_interval=checkpoint_interval,
-            max_rows_per_epoch=max_rows_per_epoch,
-            strategy=strategy,
-        )
+        url = str(checkpoint) if checkpoint is not None else opened.enter_context(TemporaryDirectory(prefix="resurge-job-"))
         found = _running_session()
         spark = open_session(master, f"resurge {built.name}")
         if not found:
             opened.callback(spark.stop)
         log = opened.enter_context(TelemetryLog(Path(telemetry) if telemetry is not None else None))
-        run_until_done(Engine(built, SparkRunner(spark), options, log), epochs=epochs, until_idle=until_idle, drain=drain)
+        yield Engine(built, SparkRunner(spark), replace(options, checkpoint_url=url), log)
 
 
 def interval_seconds(interval: Duration) -> float:

@@ -1,6 +1,7 @@
 """The resurge command: one module per subcommand, errors as one clear line."""
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -14,6 +15,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Many continuous queries on one Spark cluster: exactly once, and back one by one after a failure.",
 )
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and end."""
+    if asked:
+        import resurge
+
+        print(f"resurge {resurge.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of all commands."""
 
 
 def run() -> None:

@@ -8,6 +8,7 @@ import pytest
 from resurge.benchmarks import latency, state
 from resurge.benchmarks.growth import ratios
 from resurge.benchmarks.latency import Batch, latencies_s
+from resurge.benchmarks.workload import Epoch, steady_rate
 
 
 def test_checkpoint_overhead_is_found_in_noise():
@@ -35,3 +36,9 @@ def test_growth_says_nothing_of_what_was_not_measured():
 def test_examples_hold():
     """Docstring examples run."""
     assert doctest.testmod(state).failed == 0 and doctest.testmod(latency).failed == 0
+
+
+def test_steady_rate_counts_the_posts_that_an_epoch_had():
+    """The first epochs of a job are small; they say nothing of its steady rate."""
+    epochs = [Epoch(20, 1.0), Epoch(40, 1.0), Epoch(400, 2.0), Epoch(400, 2.0), Epoch(400, 4.0)]
+    assert steady_rate(epochs) == pytest.approx(150)

@@ -145,7 +145,7 @@ def _ordinary(took_s: Sequence[float]) -> list[float]:
 def _loaded(spark: Any, folder: Path, keys: int, changed: int, tell: Callable[[str], None]) -> Engine:
     """An engine whose state has all keys; the last loading epoch is one with a checkpoint, so that blocks begin after it."""
     tell(f"loading {keys:,} keys")
-    options = RunOptions(str(folder), interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL)
+    options = RunOptions(str(folder), interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL, back_pressure=False)
     engine = Engine(counting(keys, changed), SparkRunner(spark), options)
     engine.start()
     loading = KeyReader(keys, changed).loading_epochs + 2
@@ -187,7 +187,7 @@ def _restored(spark: Any, folder: Path, keys: int, changed: int) -> dict[str, fl
         for path in content:
             shutil.copyfile(path, Path(target) / path.name)
         copy_s = time.perf_counter() - began
-    engine = Engine(counting(keys, changed), SparkRunner(spark), RunOptions(str(folder), interval_s=0))
+    engine = Engine(counting(keys, changed), SparkRunner(spark), RunOptions(str(folder), interval_s=0, back_pressure=False))
     began = time.perf_counter()
     engine.start()
     engine.step()

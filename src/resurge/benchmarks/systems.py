@@ -1,4 +1,4 @@
-"""One measured system per process: `python -m resurge.benchmarks.systems SYSTEM ...` prints seconds per epoch as JSON."""
+"""One measured system per process: `python -m resurge.benchmarks.systems SYSTEM ...` prints its epochs as JSON."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from resurge.benchmarks.workload import FILES_PER_EPOCH, Workload, exploded, topology, window_s
+from resurge.benchmarks.workload import FILES_PER_EPOCH, Epoch, Workload, exploded, topology, window_s
 
 STATE_STORES = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -17,8 +17,8 @@ STATE_STORES = {
 WATERMARK_S = 10
 
 
-def resurge_epochs(workload: Workload, queries: int, checkpoint_interval: int = 10) -> list[float]:
-    """Seconds per epoch in Resurge on local Spark."""
+def resurge_epochs(workload: Workload, queries: int) -> list[Epoch]:
+    """Epochs of Resurge on local Spark, at default settings but for the interval; the first ones are smaller."""
     from resurge.runtime.driver.engine import Engine, run_until_done
     from resurge.runtime.driver.options import RunOptions
     from resurge.runtime.driver.session import open_session
@@ -28,20 +28,21 @@ def resurge_epochs(workload: Workload, queries: int, checkpoint_interval: int = 
 
     spark = open_session(f"local[{workload.cores}]", "throughput")
     telemetry = TelemetryLog()
-    finished: list[float] = []
-    telemetry.listeners.append(lambda event: finished.append(event.at_s) if isinstance(event, EpochFinished) else None)
+    finished: list[EpochFinished] = []
+    telemetry.listeners.append(lambda event: finished.append(event) if isinstance(event, EpochFinished) else None)
     with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
-        options = RunOptions(folder, interval_s=0, checkpoint_interval=checkpoint_interval)
+        options = RunOptions(folder, interval_s=0)
         engine = Engine(topology(workload, queries), SparkRunner(spark), options, telemetry)
         began = time.time()
         run_until_done(engine, until_idle=True)
     spark.stop()
     # From end to end, so that planning, committing and checkpointing count too.
-    return [end - start for start, end in zip([began, *finished], finished, strict=False)]
+    starts = [began, *(event.at_s for event in finished)]
+    return [Epoch(event.rows_read, event.at_s - start) for start, event in zip(starts, finished, strict=False)]
 
 
-def structured_streaming_epochs(workload: Workload, queries: int, store: str) -> list[float]:
-    """Seconds per epoch in Structured Streaming: every query its own stream, all running together."""
+def structured_streaming_epochs(workload: Workload, queries: int, store: str) -> list[Epoch]:
+    """Epochs of Structured Streaming: every query its own stream, all running together."""
     from pyspark.sql import functions as f
 
     from resurge.runtime.driver.session import open_session
@@ -74,7 +75,7 @@ def structured_streaming_epochs(workload: Workload, queries: int, store: str) ->
     spark.stop()
     # An epoch is over when the slowest query has finished it.
     last = [max(moments) for moments in zip(*ends, strict=False)]
-    return [after - before for before, after in pairwise(last)]
+    return [Epoch(workload.posts_per_epoch, after - before) for before, after in pairwise(last)]
 
 
 def _batch_ends(progress: list[Any]) -> list[float]:
@@ -88,8 +89,8 @@ def _batch_ends(progress: list[Any]) -> list[float]:
     return ends
 
 
-def polars_epochs(workload: Workload, queries: int) -> list[float]:
-    """Seconds per epoch in plain Polars: shared panes, state in memory, no fault tolerance, no engine. The ceiling."""
+def polars_epochs(workload: Workload, queries: int) -> list[Epoch]:
+    """Epochs of plain Polars: shared panes, state in memory, no fault tolerance, no engine. The ceiling."""
     import polars as pl
 
     paths = workload.paths()
@@ -102,7 +103,7 @@ def polars_epochs(workload: Workload, queries: int) -> list[float]:
         watermark = int(panes.select(pl.col("pane").max()).item()) - WATERMARK_S
         for query in range(queries):
             states[query] = _windows(panes, states.get(query), *window_s(query), watermark)
-        took.append(time.perf_counter() - began)
+        took.append(Epoch(workload.posts_per_epoch, time.perf_counter() - began))
     return took
 
 

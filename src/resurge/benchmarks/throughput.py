@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from resurge.benchmarks.workload import Workload, steady_rate
+from resurge.benchmarks.workload import Epoch, Workload, steady_rate
 from resurge.errors import JobError
 
 SYSTEMS = ("resurge", "hdfs", "rocksdb", "polars")
@@ -18,7 +18,7 @@ def measure(workload: Workload, queries: int, tell: Callable[[str], None]) -> di
     rates = {}
     for system in SYSTEMS:
         tell(f"{system}, {queries} queries")
-        rates[system] = steady_rate(_seconds_per_epoch(system, workload, queries), workload.posts_per_epoch)
+        rates[system] = steady_rate(_epochs(system, workload, queries))
     best = max(rates["hdfs"], rates["rocksdb"])
     return {
         "queries": queries,
@@ -30,7 +30,7 @@ def measure(workload: Workload, queries: int, tell: Callable[[str], None]) -> di
     }
 
 
-def _seconds_per_epoch(system: str, workload: Workload, queries: int) -> list[float]:
+def _epochs(system: str, workload: Workload, queries: int) -> list[Epoch]:
     """A process of its own per system, so that none inherits another's warm or worn JVM."""
     threads = str(workload.cores) if system == "polars" else "1"
     numbers = [workload.posts, workload.posts_per_epoch, workload.cores, queries]
@@ -39,5 +39,4 @@ def _seconds_per_epoch(system: str, workload: Workload, queries: int) -> list[fl
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         raise JobError(f"measuring {system} failed: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
-    took: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return took
+    return [Epoch(*row) for row in json.loads(done.stdout.strip().splitlines()[-1])]

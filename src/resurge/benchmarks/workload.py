@@ -1,8 +1,10 @@
 """The throughput workload: sliding-window counts of hashtags over the same generated files, in every system."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -61,6 +63,15 @@ def topology(workload: Workload, queries: int, key_groups: int | None = None) ->
     return job.build()
 
 
-def steady_rate(took_s: list[float], posts_per_epoch: int) -> float:
-    """Posts per second over the median of the last half of the epochs."""
-    return posts_per_epoch / statistics.median(took_s[len(took_s) // 2 :])
+class Epoch(NamedTuple):
+    """How many posts an epoch had, and how long it took."""
+
+    posts: int
+    took_s: float
+
+
+def steady_rate(epochs: Sequence[Epoch]) -> float:
+    """Posts per second, the median over the epochs of the last half of the posts."""
+    half = sum(epoch.posts for epoch in epochs) / 2
+    later = [epoch for index, epoch in enumerate(epochs) if sum(before.posts for before in epochs[: index + 1]) > half]
+    return statistics.median(epoch.posts / epoch.took_s for epoch in later)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from quote_results import fingerprint
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEMS = (
@@ -40,7 +41,7 @@ def draw(results: list[dict], path: Path) -> None:
     axes.set_ylabel("thousand posts per second")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.18), fontsize=8)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, metadata={"Description": fingerprint("throughput")})
 
 
 if __name__ == "__main__":

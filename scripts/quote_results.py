@@ -49,7 +49,7 @@ def throughput(result: dict[str, Any]) -> str:
     rows = []
     for row in result["results"]:
         stores = row["structured_streaming"]
-        rates = (row["resurge"], stores["hdfs"], stores["rocksdb"], row["polars"])
+        rates = (row["resurge"], stores["hdfs"], stores["rocksdb"], row["plain"])
         rows.append(
             [str(row["queries"]), *(f"{rate / 1000:,.0f} k/s" for rate in rates), f"{row['ratio']:.1f}", f"{row['ceiling']:.2f}"]
         )

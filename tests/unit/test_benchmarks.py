@@ -3,12 +3,14 @@
 import doctest
 import random
 
+import duckdb
 import pytest
 
 from resurge.benchmarks import latency, state
 from resurge.benchmarks.growth import ratios
 from resurge.benchmarks.latency import Batch, latencies_s
-from resurge.benchmarks.workload import Epoch, steady_rate
+from resurge.benchmarks.plain_program import updates
+from resurge.benchmarks.workload import Epoch, Workload, steady_rate, window_s
 
 
 def test_checkpoint_overhead_is_found_in_noise():
@@ -42,3 +44,24 @@ def test_steady_rate_counts_the_posts_that_an_epoch_had():
     """The first epochs of a job are small; they say nothing of its steady rate."""
     epochs = [Epoch(20, 1.0), Epoch(40, 1.0), Epoch(400, 2.0), Epoch(400, 2.0), Epoch(400, 4.0)]
     assert steady_rate(epochs) == pytest.approx(150)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_the_plain_program_counts_what_duckdb_counts(queries, tmp_path):
+    """The last update of each tag and window, over all epochs, for windows that share panes and for one that has its own."""
+    workload = Workload(tmp_path, posts=60_000, posts_per_epoch=20_000)
+    workload.write()
+    found = [{} for _ in range(queries)]
+    for epoch in updates(workload, queries):
+        for query, table in enumerate(epoch):
+            columns = (table[name].to_pylist() for name in ("tag", "start", "n"))
+            found[query] |= {(tag, start): n for tag, start, n in zip(*columns, strict=True)}
+    for query in range(queries):
+        size, slide = window_s(query)
+        rows = duckdb.sql(
+            f"with tags as (select epoch_us(ts) // 1000000 as s, unnest(tags) as tag from '{tmp_path}/*.parquet'), "
+            f"hits as (select tag, (floor(s / {slide})::bigint - back) * {slide} as start, s from tags, "
+            f"(select unnest(range(0, {-(-size // slide)})) as back)) "
+            f"select tag, start, count(*) from hits where s < start + {size} group by tag, start"
+        ).fetchall()
+        assert found[query] == {(tag, start): n for tag, start, n in rows}

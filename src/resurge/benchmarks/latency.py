@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from resurge.benchmarks.systems import STATE_STORES, WATERMARK_S
-from resurge.benchmarks.workload import Workload, topology, window_s
+from resurge.benchmarks.systems import STATE_STORES
+from resurge.benchmarks.workload import WATERMARK_S, Workload, topology, window_s
 from resurge.connectors.posts import write_posts
 from resurge.errors import JobError
 

@@ -8,13 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from resurge.benchmarks.workload import FILES_PER_EPOCH, Epoch, Workload, exploded, topology, window_s
+from resurge.benchmarks.plain_program import plain_epochs
+from resurge.benchmarks.workload import FILES_PER_EPOCH, WATERMARK_S, Epoch, Workload, topology, window_s
 
 STATE_STORES = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
-WATERMARK_S = 10
 
 
 def resurge_epochs(workload: Workload, queries: int) -> list[Epoch]:
@@ -89,45 +89,14 @@ def _batch_ends(progress: list[Any]) -> list[float]:
     return ends
 
 
-def polars_epochs(workload: Workload, queries: int) -> list[Epoch]:
-    """Epochs of plain Polars: shared panes, state in memory, no fault tolerance, no engine. The ceiling."""
-    import polars as pl
-
-    paths = workload.paths()
-    states: dict[int, pl.DataFrame] = {}
-    took = []
-    for epoch in range(workload.epochs):
-        began = time.perf_counter()
-        posts = pl.concat([pl.read_parquet(path) for path in paths[epoch * FILES_PER_EPOCH : (epoch + 1) * FILES_PER_EPOCH]])
-        panes = exploded(posts).group_by("tag", pl.col("ts").dt.epoch("s").alias("pane")).agg(pl.len().cast(pl.Int64).alias("n"))
-        watermark = int(panes.select(pl.col("pane").max()).item()) - WATERMARK_S
-        for query in range(queries):
-            states[query] = _windows(panes, states.get(query), *window_s(query), watermark)
-        took.append(Epoch(workload.posts_per_epoch, time.perf_counter() - began))
-    return took
-
-
-def _windows(panes: Any, state: Any, size: int, slide: int, watermark: int) -> Any:
-    import polars as pl
-
-    last = pl.col("pane") // slide * slide
-    hits = [
-        panes.filter(last - back * slide + size > pl.col("pane")).select("tag", (last - back * slide).alias("start"), "n")
-        for back in range(-(-size // slide))
-    ]
-    pieces = hits if state is None else [state, *hits]
-    counted = pl.concat(pieces).group_by("tag", "start").agg(pl.col("n").sum())
-    return counted.filter(pl.col("start") + size > watermark)
-
-
 def main(arguments: list[str]) -> None:
     """Measure one system."""
     system, folder, posts, per_epoch, cores, queries = arguments[:6]
     workload = Workload(Path(folder), int(posts), int(per_epoch), int(cores))
     if system == "resurge":
         took = resurge_epochs(workload, int(queries))
-    elif system == "polars":
-        took = polars_epochs(workload, int(queries))
+    elif system == "plain":
+        took = plain_epochs(workload, int(queries))
     else:
         took = structured_streaming_epochs(workload, int(queries), system)
     print(json.dumps(took))

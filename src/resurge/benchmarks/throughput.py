@@ -1,4 +1,4 @@
-"""Resurge against Structured Streaming and plain Polars, on the same files, one after another on the same machine."""
+"""Resurge against Structured Streaming and a plain program, on the same files, one after another on the same machine."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from resurge.benchmarks.workload import Epoch, Workload, steady_rate
 from resurge.errors import JobError
 
-SYSTEMS = ("resurge", "hdfs", "rocksdb", "polars")
+SYSTEMS = ("resurge", "hdfs", "rocksdb", "plain")
 
 
 def measure(workload: Workload, queries: int, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -24,15 +24,15 @@ def measure(workload: Workload, queries: int, tell: Callable[[str], None]) -> di
         "queries": queries,
         "resurge": round(rates["resurge"]),
         "structured_streaming": {"hdfs": round(rates["hdfs"]), "rocksdb": round(rates["rocksdb"])},
-        "polars": round(rates["polars"]),
+        "plain": round(rates["plain"]),
         "ratio": round(rates["resurge"] / best, 2),
-        "ceiling": round(rates["resurge"] / rates["polars"], 3),
+        "ceiling": round(rates["resurge"] / rates["plain"], 3),
     }
 
 
 def _epochs(system: str, workload: Workload, queries: int) -> list[Epoch]:
     """A process of its own per system, so that none inherits another's warm or worn JVM."""
-    threads = str(workload.cores) if system == "polars" else "1"
+    threads = str(workload.cores) if system == "plain" else "1"
     numbers = [workload.posts, workload.posts_per_epoch, workload.cores, queries]
     command = [sys.executable, "-m", "resurge.benchmarks.systems", system, str(workload.folder), *map(str, numbers)]
     environment = os.environ | {"POLARS_MAX_THREADS": threads}

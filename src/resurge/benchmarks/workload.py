@@ -16,6 +16,7 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 
 FILES_PER_EPOCH = 4
+WATERMARK_S = 10
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def topology(workload: Workload, queries: int, key_groups: int | None = None) ->
     """The queries as a topology; without `key_groups`, with as many as a user gets who does not ask."""
     job = TopologyBuilder("throughput") if key_groups is None else TopologyBuilder("throughput", key_groups=key_groups)
     source = files(str(workload.folder / "*.parquet"), max_files_per_epoch=workload.files_per_epoch)
-    tags = job.source("posts", source, event_time="ts", watermark="10s").flat_map("tags", exploded)
+    tags = job.source("posts", source, event_time="ts", watermark=f"{WATERMARK_S}s").flat_map("tags", exploded)
     for query in range(queries):
         size, slide = window_s(query)
         tags.window(f"counts-{query}", f"{size}s", f"{slide}s", key="tag", n=count()).query(sink=DiscardSink())

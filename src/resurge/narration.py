@@ -1,9 +1,9 @@
 """Changes of facts as events, told alike by a real and by a simulated driver."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from resurge.model.names import Partition
+from resurge.model.names import NodeId, Partition
 from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator
 from resurge.protocols.recovery import Facts, Graph, Phase
@@ -14,51 +14,80 @@ LOAD_AT_MOST_EVERY_S = 1.0
 NO_QUERY = "(no query)"
 
 
+@dataclass(frozen=True)
+class Told:
+    """What has been told: the query partitions that are back, None if nobody waits for any yet; and the last load."""
+
+    live: frozenset[str] | None = None
+    seen: int | None = None
+    load_s: float = float("-inf")
+    loaded: tuple[tuple[str, NodeId | None], ...] = ()
+
+    @classmethod
+    def at_start(cls, *, is_new: bool) -> "Told":
+        """A driver began: of a new job nobody is waiting for a query yet, else all that run are back."""
+        return cls(None if is_new else frozenset())
+
+    def changed(self, now_s: float, before: Facts, after: Facts) -> tuple["Told", list[events.Event]]:
+        """Nodes that went and came, buffering switched, queries that went down."""
+        found: list[events.Event] = []
+        for node in sorted(set(before.capacity) - set(after.capacity)):
+            count = sum(known.node == node for known in before.standing.values())
+            found.append(events.NodeLost(now_s, node, count, after.is_buffering))
+        for node in sorted(set(after.capacity) - set(before.capacity)):
+            found.append(events.NodeJoined(now_s, node, round(after.capacity[node], 4)))
+        if before.is_buffering != after.is_buffering:
+            found.append(events.BufferingSwitched(now_s, after.head, after.is_buffering))
+        if before.revision == after.revision or self.live is None or self.live <= after.live_queries:
+            return self, found
+        down = self.live - after.live_queries
+        return replace(self, live=self.live - down), [*found, events.QueriesChanged(now_s, after.head, sorted(down), [])]
+
+    def committed(self, now_s: float, after: Facts) -> tuple["Told", list[events.Event]]:
+        """Queries that came back; also those that had nothing to catch up with, and so were live without a step."""
+        if self.seen == after.revision:
+            return self, []
+        told = replace(self, seen=after.revision)
+        if self.live is None:
+            return replace(told, live=after.live_queries or None), []
+        back = after.live_queries - self.live
+        if not back:
+            return told, []
+        return replace(told, live=self.live | back), [events.QueriesChanged(now_s, after.head, [], sorted(back))]
+
+    def measured(self, now_s: float, facts: Facts, buffered_bytes: int = 0) -> tuple["Told", list[events.Event]]:
+        """The load of operators and nodes, when something has moved or some seconds have passed."""
+        placed = tuple((known.phase.value, known.node) for known in facts.standing.values())
+        since_s = now_s - self.load_s
+        if since_s < LOAD_AT_MOST_EVERY_S or (since_s < LOAD_AT_LEAST_EVERY_S and placed == self.loaded):
+            return self, []
+        return replace(self, load_s=now_s, loaded=placed), [load(now_s, facts, buffered_bytes)]
+
+
 class Narrator:
-    """Tells of queries that they are down when it happens, and that they are back with the commit that shows it."""
+    """What has been told, kept for a driver that is not a value."""
 
     def __init__(self) -> None:
-        self._live: frozenset[str] | None = None
-        self._seen: Facts | None = None
-        self._loaded: tuple[float, Facts] | None = None
+        self._told = Told()
 
     def load(self, now_s: float, facts: Facts, measured: Callable[[], Facts], buffered_bytes: int = 0) -> Iterator[events.Event]:
-        """The load of operators and nodes, when something has moved or some seconds have passed; `measured` adds the costs."""
-        if self._loaded is not None:
-            since_s, is_same = now_s - self._loaded[0], _is_placed_alike(self._loaded[1], facts)
-            if since_s < (LOAD_AT_LEAST_EVERY_S if is_same else LOAD_AT_MOST_EVERY_S):
-                return
-        self._loaded = now_s, facts
-        yield load(now_s, measured(), buffered_bytes)
+        """The load of operators and nodes; `measured` adds the costs."""
+        self._told, found = self._told.measured(now_s, measured(), buffered_bytes)
+        yield from found
 
     def started(self, *, is_new: bool) -> None:
-        """A driver began: of a new job nobody is waiting for a query yet, else all that run are back."""
-        self._live, self._seen = None if is_new else frozenset(), None
+        """A driver began."""
+        self._told = Told.at_start(is_new=is_new)
 
     def changed(self, now_s: float, before: Facts, after: Facts) -> Iterator[events.Event]:
         """Nodes that went and came, buffering switched, queries that went down."""
-        for node in sorted(set(before.capacity) - set(after.capacity)):
-            count = sum(known.node == node for known in before.standing.values())
-            yield events.NodeLost(now_s, node, count, after.is_buffering)
-        for node in sorted(set(after.capacity) - set(before.capacity)):
-            yield events.NodeJoined(now_s, node, round(after.capacity[node], 4))
-        if before.is_buffering != after.is_buffering:
-            yield events.BufferingSwitched(now_s, after.head, after.is_buffering)
-        if before.standing is not after.standing and self._live is not None and not self._live <= after.live_queries:
-            down = self._live - after.live_queries
-            self._live -= down
-            yield events.QueriesChanged(now_s, after.head, sorted(down), [])
+        self._told, found = self._told.changed(now_s, before, after)
+        yield from found
 
     def committed(self, now_s: float, after: Facts) -> Iterator[events.Event]:
-        """Queries that came back; also those that had nothing to catch up with, and so were live without a step."""
-        if self._seen is not None and self._seen.standing is after.standing:
-            return
-        self._seen = after
-        if self._live is None:
-            self._live = after.live_queries or None
-        elif back := after.live_queries - self._live:
-            self._live |= back
-            yield events.QueriesChanged(now_s, after.head, [], sorted(back))
+        """Queries that came back."""
+        self._told, found = self._told.committed(now_s, after)
+        yield from found
 
 
 def described(now_s: float, topology: Topology) -> events.TopologyDescribed:
@@ -107,15 +136,6 @@ def load(now_s: float, facts: Facts, buffered_bytes: int = 0) -> events.LoadMeas
             for node, capacity in facts.capacity.items()
         },
         buffered_bytes,
-    )
-
-
-def _is_placed_alike(before: Facts, after: Facts) -> bool:
-    if before.capacity.keys() != after.capacity.keys():
-        return False
-    return before.standing is after.standing or all(
-        (known.phase, known.node) == (after.standing[partition].phase, after.standing[partition].node)
-        for partition, known in before.standing.items()
     )
 
 

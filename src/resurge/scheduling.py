@@ -5,7 +5,7 @@ replacement nodes. `eager` puts everything on whoever is left, whatever their lo
 rolling everything back at each failure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,6 +37,10 @@ class Strategy:
         if self.name not in STRATEGIES:
             raise JobError(f"the recovery strategy is {self.name!r}; expected one of {', '.join(STRATEGIES)}")
 
+    def with_nodes_wanted(self, nodes: int) -> "Strategy":
+        """The same for a cluster that has had so many nodes."""
+        return self if nodes == self.nodes_wanted else replace(self, nodes_wanted=nodes)
+
     @property
     def heeds_capacity(self) -> bool:
         """Whether nodes are never filled above their capacity."""
@@ -51,36 +55,51 @@ def after_loss(facts: Facts, lost: Iterable[NodeId], strategy: Strategy) -> Fact
     return recovery.rolled_back(changed)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """Which partitions get which nodes, and which queries come back with them."""
+
+    placement: Mapping[Partition, NodeId]
+    queries: Collection[str] = ()
+
+
 def schedule(facts: Facts, strategy: Strategy) -> Facts:
     """Let come back what can come back now; the same facts if nothing can."""
+    answer = answered(facts, strategy)
+    return recovery.scheduled(facts, answer.placement, answer.queries)
+
+
+def answered(facts: Facts, strategy: Strategy) -> Answer:
+    """What can come back now."""
     waiting = facts.of_phase(Phase.DOWN, Phase.STALLED)
     if not waiting or not facts.capacity:
-        return facts
+        return Answer({})
     if strategy.name == "blocking" and len(facts.capacity) < strategy.nodes_wanted:
         # What stalls without any partition of its own being down waits for nobody.
-        return facts if facts.of_phase(Phase.DOWN) else _everything(facts)
+        return Answer({}) if facts.of_phase(Phase.DOWN) else _everything(facts)
     if not strategy.heeds_capacity:
         return _everything(facts)
-    planned = _what_fits(facts, strategy)
-    # What does not fit does not slow down what does.
-    is_complete = len(facts.capacity) >= strategy.nodes_wanted and not planned.of_phase(Phase.CATCHING_UP)
-    if strategy.overfills_at_last and is_complete and planned.of_phase(Phase.DOWN, Phase.STALLED):
+    answer = _what_fits(facts, strategy)
+    if strategy.overfills_at_last and len(facts.capacity) >= strategy.nodes_wanted:
         # Every node is there again and no other is expected: what was measured to be too much ran on these nodes before.
-        return _everything(planned)
-    return planned
+        # It waits for those that fit, though: what does not fit does not slow down what does.
+        planned = recovery.scheduled(facts, answer.placement, answer.queries)
+        if not planned.of_phase(Phase.CATCHING_UP):
+            return _everything(facts)
+    return answer
 
 
 def is_same_question(now: Facts, before: Facts | None) -> bool:
     """Whether nothing has changed that a schedule depends on."""
-    if before is None or now.standing is not before.standing:
+    if before is None or now.revision != before.revision:
         return False
     return now.capacity == before.capacity and now.costs == before.costs
 
 
-def _everything(facts: Facts) -> Facts:
+def _everything(facts: Facts) -> Answer:
     """All failed partitions, also where there is no room for them."""
     placement = spread(facts, facts.of_phase(Phase.DOWN), _left(facts), overfills=True)
-    return recovery.scheduled(facts, placement, facts.graph.queries)
+    return Answer(placement, tuple(facts.graph.queries))
 
 
 def _left(facts: Facts) -> dict[NodeId, float]:
@@ -91,7 +110,7 @@ def _left(facts: Facts) -> dict[NodeId, float]:
     return left
 
 
-def _what_fits(facts: Facts, strategy: Strategy) -> Facts:
+def _what_fits(facts: Facts, strategy: Strategy) -> Answer:
     """The planner's choice among the failed query partitions, within what each node has free."""
     up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
     failed = {name: need for name, need in facts.graph.queries.items() if not need.partitions <= up}
@@ -112,7 +131,7 @@ def _what_fits(facts: Facts, strategy: Strategy) -> Facts:
     better = _in_place(facts, placement)
     # Where there are many, a few that only the planner's crowding would find room for are worth less than short epochs.
     is_enough = len(better) == len(placement) or (better and len(failed) > LARGE_PROBLEM)
-    return recovery.scheduled(facts, better if is_enough else placement, plan.queries)
+    return Answer(better if is_enough else placement, tuple(plan.queries))
 
 
 def _in_place(facts: Facts, placement: Mapping[Partition, NodeId]) -> dict[Partition, NodeId]:

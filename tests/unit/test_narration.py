@@ -1,5 +1,7 @@
 """What drivers tell of queries that go down and come back."""
 
+from dataclasses import replace
+
 from resurge.narration import Narrator, planned
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Phase
@@ -49,7 +51,7 @@ def test_a_query_that_is_lost_again_before_it_showed_anything_is_told_once() -> 
 
 def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
     """Nobody waits for a job that never ran."""
-    facts = whole()
+    facts = replace(whole(), revision=1)
     start = everything_down(facts.graph, facts.capacity, 0, 0, {})
     for is_new in (True, False):
         narrator = Narrator()

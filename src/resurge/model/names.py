@@ -22,6 +22,18 @@ class Partition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.operator}/{self.key_group}"
 
+    @classmethod
+    def parse(cls, name: str) -> "Partition":
+        """The partition that is written like this.
+
+        >>> Partition.parse("counts/3") == Partition("counts", KeyGroup(3))
+        True
+        """
+        operator, _, group = name.rpartition("/")
+        if not operator or not group.isdecimal():
+            raise TopologyError(f"a partition is called {name!r}; expected an operator and a key group, such as 'counts/3'")
+        return cls(operator, KeyGroup(int(group)))
+
 
 def checked_name(name: object, what: str) -> str:
     """Return a name that is safe in a path, or refuse it."""

@@ -108,12 +108,18 @@ class Facts:
     checkpoint: int = 0
     nodes_lost: int = 0
     is_buffering: bool = False
+    revision: int = field(default=0, compare=False)
+    """Counts changes of any standing, so that what was decided before can tell whether it still holds."""
 
     def of_phase(self, *phases: Phase) -> list[Partition]:
         """The partitions in these phases, upstream first."""
-        if sum(self._counts.get(phase, 0) for phase in phases) == 0:
+        if not self.has_phase(*phases):
             return []
         return [partition for partition in self.graph.upstream if self.standing[partition].phase in phases]
+
+    def has_phase(self, *phases: Phase) -> bool:
+        """Whether some partition is in one of these phases."""
+        return any(self._counts.get(phase, 0) for phase in phases)
 
     @cached_property
     def _counts(self) -> Mapping[Phase, int]:
@@ -171,7 +177,12 @@ def nodes_lost(facts: Facts, lost: Iterable[NodeId], correlated_from: int) -> Fa
     count = facts.nodes_lost + len(gone)
     capacity = {node: value for node, value in facts.capacity.items() if node not in gone}
     changed = replace(
-        facts, standing=standing, capacity=capacity, nodes_lost=count, is_buffering=facts.is_buffering or count >= correlated_from
+        facts,
+        standing=standing,
+        revision=facts.revision + 1,
+        capacity=capacity,
+        nodes_lost=count,
+        is_buffering=facts.is_buffering or count >= correlated_from,
     )
     return _stalled(changed)
 
@@ -188,7 +199,7 @@ def _stalled(facts: Facts) -> Facts:
         }
         if blocked.get(known.phase, False):
             standing[partition] = known.after(Event.UPSTREAM_LOST, partition)
-    return replace(facts, standing=standing)
+    return replace(facts, standing=standing, revision=facts.revision + 1)
 
 
 def nodes_joined(facts: Facts, joined: Mapping[NodeId, float]) -> Facts:
@@ -202,7 +213,7 @@ def rolled_back(facts: Facts) -> Facts:
         partition: replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=facts.checkpoint)
         for partition, known in facts.standing.items()
     }
-    return replace(facts, standing=standing)
+    return replace(facts, standing=standing, revision=facts.revision + 1)
 
 
 def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iterable[str]) -> Facts:
@@ -226,7 +237,7 @@ def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iter
         node = placement.get(partition, known.node)
         cursor = known.cursor if node == known.node else facts.checkpoint
         standing[partition] = replace(known.after(Event.SCHEDULED, partition), node=node, cursor=cursor)
-    return replace(facts, standing=standing) if standing != facts.standing else facts
+    return replace(facts, standing=standing, revision=facts.revision + 1) if standing != facts.standing else facts
 
 
 def moved(before: Facts, after: Facts) -> list[Partition]:
@@ -244,7 +255,7 @@ def advanced(facts: Facts, cursors: Mapping[Partition, int]) -> Facts:
     for partition, cursor in cursors.items():
         known = standing[partition]
         standing[partition] = replace(known, cursor=max(known.cursor, cursor), shown=max(known.shown, cursor))
-    return _joined(replace(facts, standing=standing))
+    return _joined(replace(facts, standing=standing, revision=facts.revision + 1))
 
 
 def _joined(facts: Facts) -> Facts:
@@ -254,7 +265,7 @@ def _joined(facts: Facts) -> Facts:
         is_there = known.phase is Phase.CATCHING_UP and known.cursor == facts.head
         if is_there and all(standing[other].phase is Phase.LIVE for other in upstream):
             standing[partition] = known.after(Event.CAUGHT_UP, partition)
-    return replace(facts, standing=standing)
+    return replace(facts, standing=standing, revision=facts.revision + 1)
 
 
 def epoch_done(facts: Facts, epoch: int) -> Facts:
@@ -265,7 +276,7 @@ def epoch_done(facts: Facts, epoch: int) -> Facts:
         partition: replace(known, cursor=epoch, shown=max(epoch, known.shown)) if known.phase is Phase.LIVE else known
         for partition, known in facts.standing.items()
     }
-    return _joined(replace(facts, standing=standing, head=epoch))
+    return _joined(replace(facts, standing=standing, revision=facts.revision + 1, head=epoch))
 
 
 def checkpointed(facts: Facts, epoch: int) -> Facts:

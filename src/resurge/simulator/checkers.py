@@ -1,26 +1,42 @@
 """What must hold after every step (safety) and at the end (liveness). Each checker says what was expected and what came.
 
-Exactly-once input is checked where a job takes it (`World.run`), exactly-once output where it is shown (`Sink.show`).
+Exactly-once input is checked where a job takes it (`World.run`), exactly-once output where it is published (`Sink.publish`).
 """
 
+from resurge.coordinator.commands import Cancel, Command, Emit, Poll, Run
+from resurge.coordinator.state import JobState
 from resurge.errors import SimulationError
-from resurge.model.names import NodeId
+from resurge.model.names import NodeId, Partition
+from resurge.model.work import Role
 from resurge.protocols.recovery import Facts, Phase
-from resurge.scheduling import Strategy
 from resurge.simulator.world import World
 
 TOLERANCE = 1e-9
 
 
-def check_step(before: Facts, after: Facts, world: World, strategy: Strategy) -> None:
+def check_step(before: Facts, state: JobState, world: World) -> None:
     """Everything that must hold after each change of facts."""
+    after, strategy = state.facts, state.strategy
     check_phases(after)
-    check_owners(after, world)
+    check_owners(state, world)
     is_complete = strategy.overfills_at_last and len(after.capacity) >= strategy.nodes_wanted
     if strategy.heeds_capacity and not is_complete:
         check_capacity(before, after)
     if strategy.name != "source-replay":
         check_no_roll_back(before, after)
+
+
+def check_commands(before: JobState, after: JobState, sent: tuple[Command, ...]) -> None:
+    """Every numbered command is new and will be answered; no two jobs in flight write the same replica."""
+    numbers = [command.number for command in sent if not isinstance(command, Run | Cancel | Poll | Emit)]
+    if len(set(numbers)) < len(numbers) or any(number < before.next_number for number in numbers):
+        raise SimulationError(f"commands {numbers} were sent; expected numbers from {before.next_number} on, each once")
+    writers: dict[tuple[Partition, Role], str] = {}
+    for attempt, flight in after.jobs.items():
+        for task in flight.job.tasks:
+            other = writers.setdefault((task.partition, task.replica.role), attempt)
+            if other != attempt:
+                raise SimulationError(f"jobs {other} and {attempt} both write the {task.replica.role.value} of {task.partition}")
 
 
 def check_phases(facts: Facts) -> None:
@@ -45,13 +61,16 @@ def check_phases(facts: Facts) -> None:
             raise SimulationError(f"partition {partition} is {known.phase.name} below {sorted(p.name for p in above - allowed)}")
 
 
-def check_owners(facts: Facts, world: World) -> None:
-    """No partition has state on a node other than its owner, and its owner's state is as old as the driver thinks."""
-    for partition, state in world.owners():
+def check_owners(state: JobState, world: World) -> None:
+    """The state that the driver believes to be on a node is there, unless the node is gone and the driver does not know."""
+    facts = state.facts
+    for partition, held in world.owners():
         known = facts.standing[partition]
-        if known.phase in (Phase.LIVE, Phase.STALLED) and (state.node, state.cursor) != (known.node, known.cursor):
+        if known.phase not in (Phase.LIVE, Phase.STALLED) or state.versions.get(partition) is None:
+            continue
+        if (held.node, held.cursor) != (known.node, known.cursor):
             raise SimulationError(
-                f"partition {partition} has state of epoch {state.cursor} on {state.node}; expected epoch {known.cursor} on {known.node}"
+                f"partition {partition} has state of epoch {held.cursor} on {held.node}; expected epoch {known.cursor} on {known.node}"
             )
 
 
@@ -82,8 +101,8 @@ def check_no_roll_back(before: Facts, after: Facts) -> None:
         now = after.standing[partition]
         if was.node is None or was.node not in after.capacity:
             continue
-        if was.phase is Phase.STALLED and now.phase is Phase.CATCHING_UP and now.node != was.node:
-            # Its own node was given to others while it could not run.
+        if was.phase is Phase.STALLED and now.phase in (Phase.CATCHING_UP, Phase.LIVE) and now.node != was.node:
+            # Its own node was given to others while it could not run; at once live if the checkpoint is the head.
             continue
         if now.node != was.node or now.cursor < was.cursor:
             raise SimulationError(
@@ -101,6 +120,6 @@ def check_end(facts: Facts, world: World) -> None:
             f"{len(waiting)} partitions never came back, the first being {waiting[0]}, {known.phase.name} at epoch {known.cursor} "
             f"of {facts.head}; expected all to be live, since nodes suffice"
         )
-    for query, shown in world.sink.shown.items():
-        if shown != list(range(1, facts.head + 1)):
-            raise SimulationError(f"query partition {query} showed {len(shown)} epochs; expected {facts.head}")
+    for query, published in world.sink.published.items():
+        if len(published) != facts.head:
+            raise SimulationError(f"query partition {query} published {len(published)} epochs; expected {facts.head}")

@@ -1,282 +1,373 @@
-"""A driver in virtual time: the loop of the real one, over the same protocols, strategies and planners.
+"""A driver in virtual time: it carries out the coordinator's commands in the simulated world, and tells it what happens there."""
 
-Live epoch, then catching up in bounded steps until the next is due; a node that dies in mid-job voids the attempt, and
-the work is decided anew; a global checkpoint when all is whole and due.
-"""
-
+import random
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import simpy
 
+from resurge.coordinator import commands as do
+from resurge.coordinator import inputs
+from resurge.coordinator.handle import handle
+from resurge.coordinator.inputs import Input, JobEnded, JobResult, Member, NodesChanged
+from resurge.coordinator.starting import Found, first_state
+from resurge.coordinator.state import Description, JobState, Pending, Settings
+from resurge.errors import SimulationError, StaleGenerationError
 from resurge.model.names import NodeId, Partition
-from resurge.protocols import recovery
-from resurge.protocols.catch_up import CatchUp
-from resurge.protocols.checkpoint import is_due
-from resurge.protocols.epoch import Pace, is_full, observed, row_limit, wait_s
-from resurge.protocols.recovery import Facts, Phase
-from resurge.scheduling import Strategy, after_loss, everything_down, is_same_question, schedule, with_costs
-from resurge.simulator.buffers import KnownBuffers
-from resurge.simulator.catching_up import LAST_EPOCH, CatchingUp, KnownShadow, Steps
-from resurge.simulator.checkers import check_step
-from resurge.simulator.journal import Commit, Journal, Planned
-from resurge.simulator.story import Story
-from resurge.simulator.world import Job, Pair, Shown, Task, World
+from resurge.model.work import Job
+from resurge.narration import described_graph
+from resurge.protocols.recovery import Facts
+from resurge.scheduling import Strategy, answered
+from resurge.simulator.checkers import check_commands, check_step
+from resurge.simulator.journal import Journal, Parts, Planned
+from resurge.simulator.workload import query_name
+from resurge.simulator.world import Outcome, World
+from resurge.telemetry.log import TelemetryLog
+
+LATE = 0.3
+"""How often a job that was given up ends all the same, later, with a result that nobody may use."""
+LATEST_S = 3.0
+Recorded = tuple[float, Input]
 
 
 @dataclass(frozen=True)
 class DriverOptions:
     """What a job is run with."""
 
+    settings: Settings
     strategy: Strategy
-    checkpoint_interval: int = 10
     is_checked: bool = True
-    is_concurrent: bool = True
+
+
+@dataclass
+class Running:
+    """A job on its way: what it will have written, when it ends if nothing happens, and whether it has ended."""
+
+    job: Job
+    outcome: Outcome
+    started_s: float
+    ends_s: float
+    restore_s: float
+    is_ended: bool = False
+
+
+@dataclass
+class Doomed:
+    """When a driver ends by itself: after so many more commands, if it is to end at all."""
+
+    commands_left: int | None = None
+    then: Callable[[], None] = field(default=lambda: None)
 
 
 class Driver:
-    """One driver's life; what it knows of nodes is what it was told."""
+    """One driver's life; what it knows of nodes is what it is told."""
 
-    def __init__(self, env: simpy.Environment, world: World, journal: Journal, story: Story, options: DriverOptions) -> None:
-        self.env = env
-        self.world = world
-        self.journal = journal
-        self.story = story
-        self.options = options
-        self.strategy = options.strategy
+    def __init__(
+        self,
+        env: simpy.Environment,
+        world: World,
+        journal: Journal,
+        telemetry: TelemetryLog,
+        options: DriverOptions,
+        rng: random.Random,
+    ) -> None:
+        self.env, self.world, self.journal, self.telemetry, self.options, self.rng = env, world, journal, telemetry, options, rng
         self.timing = world.timing
-        self.graph = world.workload.graph
-        self.pace = Pace()
-        self.limit: int | None = None
-        self.is_full = False
-        self.behind = CatchingUp(self)
-        self.joining: CatchUp | None = None
-        self.asked: Facts | None = None
-        self.restore_s = 0.0
-        self.with_state: set[Partition] = set()
-        self.shadows: dict[Partition, KnownShadow] = {}
-        self.buffers = KnownBuffers()
-        self.death = env.event()
-        self.job_ends_s: float | None = None
-        facts = everything_down(self.graph, {}, journal.checkpoint, journal.head, journal.shown(self.graph.upstream))
-        self.facts = self._membership(with_costs(facts, world.workload.costs))
+        self.generation = journal.take_over()
+        self.polled: dict[int, Planned] = {}
+        self.running: dict[str, Running] = {}
+        self.outcomes: dict[str, Outcome] = {}
+        self.failing: list[str] = []
+        self.doomed = Doomed()
+        self.is_alive = True
+        self.stalled_until_s = float("-inf")
+        self._waiting: deque[Input] = deque()
+        self._is_handling = False
+        self._tick_s: float | None = None
+        self.recorded: list[Recorded] = []
+        self.sent: list[tuple[do.Command, ...]] = []
+        self._redo()
+        self.known = set(world.members(env.now))
+        self.first = self.state = self._first_state()
 
-    def run(self, is_over: Callable[["Driver"], bool]) -> Steps:
-        """Go on from where the last driver was, until told that it is over."""
-        self.journal.generation += 1
-        self.story.started(self.env.now, self.facts)
-        self.observe()
-        while self.catching_up() and not self.facts.live:
-            yield from self.behind.step()
-        while not is_over(self):
-            began_s = self.env.now
-            yield from self.step()
-            yield from self._fill(began_s)
+    def _redo(self) -> None:
+        """Publish what is logged: the driver before may have ended before it did."""
+        for attempt, parts in self.journal.logged:
+            self.world.sink.publish(attempt, parts)
+
+    def _first_state(self) -> JobState:
+        journal, workload = self.journal, self.world.workload
+        arrivals_s = {epoch: planned.arrival_s for epoch, planned in journal.planned.items()}
+        pending = None
+        if journal.pending is not None:
+            pending = Pending(journal.pending, journal.planned[journal.pending].arrival_s, since_s=self.env.now)
+        found = Found(
+            journal.checkpoint,
+            journal.head,
+            journal.published(workload.graph.upstream),
+            journal.head,
+            arrivals_s,
+            pending,
+            workload.costs,
+        )
+        members = {node: Member(capacity) for node, capacity in self.world.members(self.env.now).items()}
+        return first_state(self.options.settings, self._description(), self.options.strategy, workload.graph, members, found)
+
+    def _description(self) -> Description:
+        workload = self.world.workload
+        outputs: dict[str, list[Partition]] = {query: [] for query in workload.priorities}
+        for query, partition in workload.outputs.items():
+            outputs[query_name(query, workload.priorities)].append(partition)
+        topology = described_graph(self.env.now, workload.graph, {query: mine[0].operator for query, mine in outputs.items()})
+        shown = {query: tuple(mine) for query, mine in outputs.items()}
+        return Description(workload.name, "simulator", self.generation, workload.priorities, workload.key_groups, shown, topology)
+
+    @property
+    def facts(self) -> Facts:
+        """What the driver knows."""
+        return self.state.facts
+
+    @property
+    def is_in_a_job(self) -> bool:
+        """Whether a job runs that live epochs wait for."""
+        return self.state.lane.foreground is not None
+
+    def start(self) -> None:
+        """Go on from where the last driver was, until it is told to stop."""
+        self.deliver(inputs.Requested(inputs.Start()))
+        self.deliver(inputs.Requested(inputs.RunEpochs()))
+
+    # Inputs
+
+    def deliver(self, event: Input) -> None:
+        """Let the coordinator handle an input and carry out what it asks for; answers are handled in turn."""
+        if not self.is_alive:
+            return
+        self._waiting.append(event)
+        if self._is_handling:
+            return
+        if self.env.now < self.stalled_until_s:
+            return
+        self._is_handling = True
+        try:
+            while self._waiting and self.is_alive and self.env.now >= self.stalled_until_s:
+                self._handle(self._waiting.popleft())
+        finally:
+            self._is_handling = False
+        self._schedule_tick()
+
+    def _handle(self, event: Input) -> None:
+        before = self.state
+        self.state, wanted = handle(before, event, self.env.now)
+        self.recorded.append((self.env.now, event))
+        self.sent.append(wanted)
+        if self.state.failure is not None and before.failure is None:
+            raise SimulationError(f"the driver gave up: {self.state.failure.kind}: {self.state.failure.message}")
+        check_commands(before, self.state, wanted)
+        for command in wanted:
+            if not self.is_alive:
+                return
+            self._carry_out(command)
+        is_owner = self.is_alive and self.journal.generation == self.generation
+        if self.options.is_checked and is_owner and self.state.facts is not before.facts:
+            check_step(before.facts, self.state, self.world)
+
+    def stall(self, for_s: float) -> None:
+        """Stand still: inputs wait, and time goes on."""
+        self.stalled_until_s = self.env.now + for_s
+        self._after(for_s, lambda: self.deliver(inputs.Tick()))
+
+    def die(self) -> None:
+        """End at once: nothing that was asked for and not yet done happens."""
+        self.is_alive = False
+
+    def _schedule_tick(self) -> None:
+        wake_s = self.state.wake_s
+        if not self.is_alive or wake_s is None or wake_s == self._tick_s:
+            return
+        self._tick_s = wake_s
+        self._after(max(0.0, wake_s - self.env.now), lambda: self._tick(wake_s))
+
+    def _tick(self, wake_s: float) -> None:
+        if self._tick_s == wake_s:
+            self._tick_s = None
+            self.deliver(inputs.Tick())
+
+    def _after(self, wait_s: float, action: Callable[[], None]) -> None:
+        self.env.timeout(wait_s).callbacks.append(lambda _: action())
 
     # Nodes
 
-    def node_died(self) -> None:
-        """Wake a job that runs on a node which has just died."""
-        death, self.death = self.death, self.env.event()
-        death.succeed()
-
-    def observe(self) -> None:
-        """See which nodes have gone or come, and let come back what can."""
-        before = self.facts
-        self._after_change(before, self._membership(before))
-
-    def _membership(self, facts: Facts) -> Facts:
+    def look(self) -> None:
+        """See which nodes seem to be there."""
         members = self.world.members(self.env.now)
-        lost = [node for node in facts.capacity if node not in members]
-        changed = after_loss(facts, lost, self.strategy) if lost else facts
-        if len(members) > self.strategy.nodes_wanted:
-            # A blocking recovery waits for as many nodes as there ever were.
-            self.strategy = replace(self.strategy, nodes_wanted=len(members))
-        joined = {node: capacity for node, capacity in members.items() if node not in changed.capacity}
-        return recovery.nodes_joined(changed, joined) if joined else changed
+        lost = sorted(self.known - members.keys())
+        joined = {node: Member(members[node]) for node in sorted(members.keys() - self.known)}
+        self.known = set(members)
+        if lost or joined:
+            # Whether a job notices first that its node is gone, or the driver, is chance.
+            if lost and self.rng.random() < 0.5:
+                self._void(lost)
+            self.deliver(NodesChanged(lost, joined))
 
-    def _lost(self, nodes: frozenset[NodeId]) -> None:
-        self._after_change(self.facts, after_loss(self.facts, nodes, self.strategy))
+    def _void(self, lost: list[NodeId]) -> None:
+        for running in list(self.running.values()):
+            mine = [node for node in lost if node in running.job.nodes]
+            if mine and not running.is_ended:
+                self._end(running, JobEnded(running.job.attempt, lost=mine))
 
-    def _after_change(self, before: Facts, after: Facts) -> None:
-        gone = frozenset(before.capacity) - frozenset(after.capacity)
-        if after is before and not after.of_phase(Phase.DOWN, Phase.STALLED):
+    # Commands
+
+    def _carry_out(self, command: do.Command) -> None:
+        if isinstance(command, do.Emit):
+            if self.journal.generation == self.generation:
+                self.telemetry.write(command.event)
+        elif isinstance(command, do.Cancel):
+            self._cancel(command)
+        elif isinstance(command, do.Run):
+            self._run(command.job)
+        elif isinstance(command, do.Poll):
+            self._poll(command)
+        elif isinstance(command, do.Plan):
+            answer = answered(command.facts, command.strategy)
+            placement = {str(partition): node for partition, node in answer.placement.items()}
+            self.deliver(inputs.Planned(command.number, placement, list(answer.queries)))
+        else:
+            self._write(command)
+
+    def _write(
+        self, command: do.Append | do.Publish | do.WriteManifest | do.Forget | do.Adopt | do.Discard | do.DropBuffers
+    ) -> None:
+        """Carry out a numbered command, unless the driver ends before it."""
+        if self.doomed.commands_left is not None:
+            self.doomed.commands_left -= 1
+            if self.doomed.commands_left < 0:
+                self.die()
+                self.doomed.then()
+                return
+        if isinstance(command, do.Append):
+            self._append(command)
             return
-        if gone:
-            self.buffers.forget_nodes(gone)
-            self.shadows.clear()
-        for partition in after.of_phase(Phase.DOWN):
-            self.with_state.discard(partition)
-            self.world.states.pop(partition, None)
-        self.stand(after)
-        self.story.changed(self.env.now, before, after)
-        if after.capacity and after.of_phase(Phase.DOWN, Phase.STALLED):
-            if is_same_question(after, self.asked):
-                return
-            planned = schedule(after, self.strategy)
-            self.asked = after if planned.standing is after.standing else None
-            self.story.planned(self.env.now, after, planned)
-            for partition in recovery.moved(after, planned):
-                self.with_state.discard(partition)
-                self.world.states.pop(partition, None)
-            self.stand(planned)
+        if isinstance(command, do.Publish):
+            parts = self._parts(command.attempt, command.first, command.last)
+            self.world.sink.publish(command.attempt, parts)
+            self.deliver(inputs.Published(command.number))
+            return
+        if self.journal.generation != self.generation and not isinstance(command, do.Discard):
+            # What a superseded driver does to files of its own generation touches nobody.
+            pass
+        elif isinstance(command, do.Adopt):
+            self.world.adopt(command.attempt, self.outcomes[command.attempt])
+        elif isinstance(command, do.Discard):
+            self.outcomes.pop(command.attempt, None)
+        elif isinstance(command, do.WriteManifest):
+            self.world.write_manifest(command.epoch, command.attempt, self.outcomes[command.attempt])
+        elif isinstance(command, do.DropBuffers):
+            self.world.drop_buffers(command.attempt, command.node)
+        else:
+            self.world.forget_before(command.checkpoint)
+            self.outcomes.clear()
+        self.deliver(inputs.Done(command.number))
 
-    def stand(self, after: Facts) -> None:
-        before, self.facts = self.facts, after
-        if self.options.is_checked and after is not before:
-            check_step(before, after, self.world, self.strategy)
+    def _append(self, command: do.Append) -> None:
+        record, planned = command.record, None
+        parts: Parts = ()
+        if isinstance(record, do.EpochPlan):
+            planned = self.polled.pop(record.epoch, None)
+        elif isinstance(record, do.EpochCommit):
+            parts = self._parts(record.attempt, record.epoch, record.epoch)
+        elif isinstance(record, do.CatchUpCommit):
+            parts = self._parts(record.attempt, 0, record.below - 1)
+        elif self.world.manifest is None or self.world.manifest[0] != record.epoch:
+            raise SimulationError(
+                f"the checkpoint of epoch {record.epoch} was logged; expected its manifest to be written before"
+            )
+        try:
+            self.journal.append(self.generation, record, parts, planned, self.world.workload.graph.upstream)
+        except StaleGenerationError:
+            # Another driver has taken over: this one ends without doing anything more.
+            self.die()
+            return
+        self.deliver(inputs.Appended(command.number))
 
-    # Live epochs
+    def _parts(self, attempt: str, first: int, last: int) -> Parts:
+        return tuple(part for part in self.outcomes[attempt].parts if first <= part[1] <= last)
 
-    def step(self) -> Steps:
-        """Run the next epoch if there is input."""
-        self.behind.land()
-        self.observe()
-        while self.behind.is_waited_for():
-            yield from self.behind.step(0.0)
-            self.observe()
-        self.behind.go_on()
-        if self.journal.pending is None:
-            start_s = self._reached_s()
-            self.limit = row_limit(self.pace, self.timing.max_rows_per_epoch)
-            end_s = min(self.env.now, start_s + self.limit / self.timing.rows_per_s)
-            if end_s <= start_s:
-                return
-            self.journal.plan(self.facts.head + 1, Planned(start_s, end_s))
-        yield from self._run_pending()
-
-    def _reached_s(self) -> float:
-        newest = self.journal.planned.get(self.facts.head)
-        return newest.end_s if newest else self.journal.reached_s
-
-    def _run_pending(self) -> Steps:
-        epoch, began_s = self.facts.head + 1, self.env.now
-        job: Job = yield from self.attempt(lambda: self._live_job(epoch))
-        shown = self.world.run(job)
-        self.adopt(job)
-        took_s, step = self.env.now - began_s, self.joining
-        if step is not None:
-            self.behind.commit(step, Shown(tuple(part for part in shown.parts if part[1] < epoch)), took_s, is_midway=True)
-        self._commit(epoch, Shown(tuple(part for part in shown.parts if part[1] == epoch)), took_s, is_usual=step is None)
-        if job.is_checkpoint:
-            self._publish(epoch)
-
-    def _live_job(self, epoch: int) -> Job:
-        """All live partitions take one epoch, and with them those that reach the head; what others will need is buffered."""
-        self.joining = step = self.behind.beside()
-        facts = self.facts
-        after = facts if step is None else recovery.advanced(facts, step.cursors())
-        stepping = step.partitions if step is not None else {}
-        live = tuple(self.task(partition) for partition in after.of_phase(Phase.LIVE) if partition not in stepping)
-        behind = self.behind.job(step) if step is not None else None
-        if behind is not None:
-            nodes = frozenset(facts.capacity)
-            return Job((*behind.epochs, epoch), (*behind.tasks, *live), nodes, behind.replays, behind.buffered)
-        is_checkpoint = facts.is_whole and is_due(epoch, self.options.checkpoint_interval, facts.checkpoint)
-        return Job((epoch,), live, frozenset(facts.capacity), {}, self.buffered(facts), is_checkpoint)
-
-    def buffered(self, after: Facts) -> tuple[Pair, ...]:
-        """For whom output is buffered: all that are not live after the job."""
-        if not after.is_buffering:
-            return ()
-        absent = after.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)
-        return tuple((above, below) for below in absent for above in sorted(self.graph.upstream[below]))
-
-    def adopt(self, job: Job) -> None:
-        """What a job has brought about on the nodes."""
-        for task in job.tasks:
-            if task.is_shadow:
-                self.shadows[task.partition] = KnownShadow(task.node, task.until)
-            else:
-                self.with_state.add(task.partition)
-        self.buffers.keep(job)
-
-    def task(self, partition: Partition, until: int = LAST_EPOCH) -> Task:
-        known = self.facts.standing[partition]
-        if known.node is None:
-            raise ValueError(f"{partition} has no node")
-        return Task(partition, known.node, known.cursor, until, known.shown, begins_anew=partition not in self.with_state)
-
-    def _commit(self, epoch: int, shown: Shown, took_s: float, *, is_usual: bool) -> None:
-        self.journal.commit(Commit(epoch, dict.fromkeys(self.facts.live, epoch), shown.parts))
-        self.world.sink.show(shown.parts)
-        before = self.facts
-        planned = self.journal.planned[epoch]
-        rows = round(planned.span_s * self.timing.rows_per_s)
-        self.is_full = is_full(rows, self.limit)
-        # An epoch beside which others caught up tells little of what epochs cost, unless it was too long even so.
-        if is_usual or took_s > self.timing.interval_s:
-            self.pace = observed(self.pace, rows, took_s, self.timing.interval_s, is_whole=before.is_whole)
-        self.stand(recovery.epoch_done(before, epoch))
-        lag = round((self.env.now - planned.end_s) * self.timing.rows_per_s)
-        self.story.epoch(self.env.now, took_s, before, self.facts, rows={"read": rows, "lag": lag})
-        self.journal.epoch_done(epoch)
-
-    def _publish(self, epoch: int) -> None:
-        before = self.facts
-        self.world.save_checkpoint(epoch)
-        self.journal.checkpointed(epoch)
-        self.buffers.clear()
-        self.stand(recovery.checkpointed(before, epoch))
-        self.story.checkpointed(self.env.now, self.timing.checkpoint_s, before, self.facts)
-
-    # Catching up
-
-    def catching_up(self) -> bool:
-        """Whether some partition is behind and on its way."""
-        return bool(self.facts.of_phase(Phase.CATCHING_UP))
+    def _poll(self, command: do.Poll) -> None:
+        start_s = self.journal.end_s()
+        longest_s = float("inf") if command.row_limit is None else command.row_limit / self.timing.rows_per_s
+        planned = Planned(start_s, min(self.env.now, start_s + longest_s))
+        is_empty = planned.end_s <= planned.start_s
+        if not is_empty:
+            self.polled[command.epoch] = planned
+        self.deliver(inputs.InputReady(command.epoch, is_empty, planned.arrival_s))
 
     # Jobs
 
-    def attempt(self, work: Callable[[], Job | None]) -> Steps:
-        """Run a job until an attempt succeeds; after a loss of nodes the work is decided anew."""
-        while True:
-            yield from self._wait_for_nodes()
-            job = work()
-            if job is None:
-                return None
-            lost: frozenset[NodeId] = yield from self._run(job)
-            if not lost:
-                return job
-            self._lost(lost)
+    def _run(self, job: Job) -> None:
+        """Let a job take its time; a silent node voids it as soon as that is noticed."""
+        if self.journal.generation != self.generation:
+            # Superseded, and it does not know: its jobs may well succeed, but it will find that it cannot commit them.
+            self._start(job, Outcome({}, {}, ()), self.timing.interval_s, 0.0)
+            return
+        spans_s = {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
+        took_s, restore_s = self.world.duration_s(job, spans_s)
+        is_lost = any(not self.world.nodes[node].is_up() for node in job.nodes)
+        outcome = Outcome({}, {}, ()) if is_lost else self.world.run(job, self.journal.checkpoint)
+        self._start(job, outcome, took_s, restore_s)
 
-    def _run(self, job: Job) -> Steps:
-        """Let a job take its time; a death among its nodes voids it as soon as it is noticed."""
-        took_s, self.restore_s = self.world.duration_s(job, self.spans_s(job))
-        self.job_ends_s = self.env.now + took_s
-        noticed_s = self.world.first_loss_noticed_s(job.nodes)
-        while noticed_s is None and self.env.now < self.job_ends_s:
-            yield self.env.timeout(self.job_ends_s - self.env.now) | self.death
-            noticed_s = self.world.first_loss_noticed_s(job.nodes)
-        if noticed_s is not None and noticed_s > self.env.now:
-            yield self.env.timeout(noticed_s - self.env.now)
-        self.job_ends_s = None
-        members = self.world.members(self.env.now)
-        return frozenset(node for node in job.nodes if node not in members)
+    def _start(self, job: Job, outcome: Outcome, took_s: float, restore_s: float) -> None:
+        running = Running(job, outcome, self.env.now, self.env.now + took_s, restore_s)
+        self.running[job.attempt] = running
+        self._after(took_s, lambda: self._finish(running))
 
-    def spans_s(self, job: Job) -> dict[int, float]:
-        return {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
+    def _finish(self, running: Running) -> None:
+        """A job has come to its end: its result arrives, unless one of its nodes is silent."""
+        if running.is_ended:
+            return
+        if self.failing and not self.world.silent(running.job.nodes):
+            kind = self.failing.pop()
+            self._end(running, JobEnded(running.job.attempt, failure=inputs.Failure(kind, "as the schedule has it")))
+        elif not self.world.silent(running.job.nodes):
+            self._succeed(running)
 
-    def _wait_for_nodes(self) -> Steps:
-        """Losing all nodes keeps the driver waiting, not dead."""
-        if not self.facts.capacity:
-            self.story.waiting(self.env.now, self.facts)
-        while not self.facts.capacity:
-            yield self.env.timeout(self.timing.poll_s)
-            self.observe()
+    def _succeed(self, running: Running) -> None:
+        self.outcomes[running.job.attempt] = running.outcome
+        self._end(running, JobEnded(running.job.attempt, self._result(running)))
 
-    def _fill(self, began_s: float) -> Steps:
-        """Until the next epoch is due: catch up in bounded steps, else wait; always at least one step."""
-        interval_s = 0.0 if self.is_full else self.timing.interval_s
-        while True:
-            left_s = wait_s(began_s, self.env.now, interval_s)
-            has_stepped = False
-            if self.catching_up():
-                has_stepped = yield from self.behind.step(left_s)
-                self.observe()
-            due_s = wait_s(began_s, self.env.now, interval_s)
-            if due_s <= 0 or self.behind.is_early(due_s):
-                return
-            if not has_stepped:
-                yield self.env.timeout(min(left_s, self.timing.poll_s))
-                self.observe()
+    def _cancel(self, command: do.Cancel) -> None:
+        """A job is stopped; or its result is on its way already, and comes late."""
+        running = self.running.get(command.attempt)
+        if running is None or running.is_ended:
+            return
+        if self.rng.random() < LATE:
+            self._after(self.rng.uniform(0.0, LATEST_S), lambda: None if running.is_ended else self._succeed(running))
+        else:
+            self._end(running, JobEnded(running.job.attempt, lost=self.world.silent(sorted(running.job.nodes))))
+
+    def heal(self) -> None:
+        """Nodes that were cut off are heard again: jobs that have come to their end meanwhile bring their results."""
+        for running in list(self.running.values()):
+            if running.ends_s <= self.env.now:
+                self._finish(running)
+
+    def _end(self, running: Running, ended: JobEnded) -> None:
+        running.is_ended = True
+        self.running.pop(running.job.attempt, None)
+        self.deliver(ended)
+
+    def _result(self, running: Running) -> JobResult:
+        job, parts = running.job, running.outcome.parts
+        rows = lag = 0
+        if job.live_epoch is not None and (planned := self.journal.planned.get(job.live_epoch)):
+            rows = round(planned.span_s * self.timing.rows_per_s)
+            lag = round((self.env.now - planned.end_s) * self.timing.rows_per_s)
+        shown = {query_name(query, self.world.workload.priorities) for query, epoch in parts if epoch == job.live_epoch}
+        return JobResult(
+            published_epochs=sorted({epoch for _, epoch in parts}),
+            rows_read=rows,
+            restore_s=running.restore_s,
+            query_rows=dict.fromkeys(sorted(shown), 1),
+            lag_rows=lag,
+        )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from resurge.coordinator.inputs import ENGINE_FAILED, MISPLACED
 from resurge.model.scenes import Scene
 from resurge.traces import repaired_failures, spot_changes
 
@@ -66,13 +67,49 @@ class Arrive:
 
 @dataclass(frozen=True)
 class RestartDriver:
-    """The driver dies and another takes over; its newest commit may have been logged without being shown."""
+    """The driver dies, at once or after so many more commands, and another takes over."""
 
     at_s: float
-    unshown: bool = False
+    after_commands: int | None = None
 
 
-Fault = Kill | KillNamed | KillInScene | Arrive | RestartDriver
+@dataclass(frozen=True)
+class StallDriver:
+    """The driver stands still for a while; if it is replaced meanwhile, there are two of them when it goes on."""
+
+    at_s: float
+    for_s: float
+    is_replaced: bool = False
+
+
+@dataclass(frozen=True)
+class FailJobs:
+    """The next jobs fail though no node is lost."""
+
+    at_s: float
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """Nodes cannot be reached for a while; they go on working, and come back under the same names."""
+
+    at_s: float
+    count: int
+    for_s: float
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Nodes take so many times as long as usual, for a while."""
+
+    at_s: float
+    count: int
+    factor: float
+    for_s: float
+
+
+Fault = Kill | KillNamed | KillInScene | Arrive | RestartDriver | StallDriver | FailJobs | CutOff | Slow
 
 
 @dataclass(frozen=True)
@@ -92,9 +129,10 @@ class Schedule:
 def random_schedule(rng: random.Random, nodes: int, until_s: float) -> Schedule:
     """One to five disasters of any kind within a time, most of them followed by replacements."""
     faults: list[Fault] = []
+    kinds = (_few, _many, _rack, _all, _flapping, _second_strike, _driver, _stall, _failing_jobs, _cut, _slow, _exchange)
     for _ in range(rng.randint(1, 5)):
         at_s = rng.uniform(0.5, until_s)
-        faults += rng.choice((_few, _many, _rack, _all, _flapping, _second_strike, _driver))(rng, nodes, at_s)
+        faults += rng.choice(kinds)(rng, nodes, at_s)
     return Schedule.of(faults)
 
 
@@ -140,7 +178,33 @@ def _second_strike(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
 
 def _driver(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
     killed: list[Fault] = [Kill(at_s, rng.randint(1, nodes)), Arrive(at_s + 1.0)] if rng.random() < 0.5 else []
-    return [*killed, RestartDriver(at_s + rng.uniform(0.0, 4.0), rng.random() < 0.5)]
+    return [*killed, RestartDriver(at_s + rng.uniform(0.0, 4.0), rng.choice((None, *range(8))))]
+
+
+def _stall(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    """A driver stands still, alone or while nodes die, and may find that another has taken over."""
+    killed: list[Fault] = [Kill(at_s + rng.uniform(-0.3, 2.0), rng.randint(1, nodes)), Arrive(at_s + 1.0)]
+    stall = StallDriver(at_s, rng.uniform(0.2, 8.0), rng.random() < 0.5)
+    return [stall, *(killed if rng.random() < 0.5 else [])]
+
+
+def _failing_jobs(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    return [FailJobs(at_s, tuple(rng.choice((ENGINE_FAILED, MISPLACED)) for _ in range(rng.randint(1, 3))))]
+
+
+def _cut(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    """For a moment that nobody notices, or for long; some are lost meanwhile."""
+    cut = CutOff(at_s, rng.randint(1, nodes), rng.choice((0.1, 1.0, 4.0, 8.0)))
+    return [cut, *([Kill(at_s + rng.uniform(0.0, 4.0))] if rng.random() < 0.3 else [])]
+
+
+def _slow(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    return [Slow(at_s, rng.randint(1, nodes), rng.choice((2.0, 10.0)), rng.uniform(1.0, 8.0))]
+
+
+def _exchange(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    """Machines come and go at the same instant."""
+    return [*(Arrive(at_s) for _ in range(rng.randint(1, 2))), Kill(at_s, rng.randint(1, nodes), moment=Moment.AT_ONCE)]
 
 
 # Traces

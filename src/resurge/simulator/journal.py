@@ -1,12 +1,15 @@
-"""What survives a driver: the epochs that were planned, what was committed, and the last global checkpoint."""
+"""What survives a driver: the epochs that were planned, what was committed, and the last checkpoint. Only its owner may write."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from resurge.coordinator.commands import CatchUpCommit, CheckpointCommit, EpochCommit, EpochPlan, Record
+from resurge.errors import SimulationError, StaleGenerationError
 from resurge.model.names import Partition
 
 Parts = tuple[tuple[str, int], ...]
+"""Query partitions and epochs, in order."""
 
 
 class Planned(NamedTuple):
@@ -26,11 +29,10 @@ class Planned(NamedTuple):
         return self.end_s - self.start_s
 
 
-class Commit(NamedTuple):
-    """Output that was decided: up to which epoch each of these partitions shows, and the parts."""
+class Staged(NamedTuple):
+    """Output that was logged: the attempt that staged it, and the parts."""
 
-    epoch: int
-    cursors: Mapping[Partition, int]
+    attempt: str
     parts: Parts
 
 
@@ -44,38 +46,64 @@ class Journal:
     checkpoint: int = 0
     generation: int = 0
     reached_s: float = 0.0
-    newest: Commit | None = None
-    _shown: dict[Partition, int] = field(default_factory=dict)
+    logged: list[Staged] = field(default_factory=list)
+    _published: dict[Partition, int] = field(default_factory=dict)
 
-    def plan(self, epoch: int, planned: Planned) -> None:
-        """Log what the next epoch reads."""
-        self.planned[epoch] = planned
-        self.pending = epoch
+    def take_over(self) -> int:
+        """Begin a new generation; whoever ran the job before can write nothing more."""
+        self.generation += 1
+        return self.generation
 
-    def commit(self, commit: Commit) -> None:
-        """Log output; the commit before it, of the same driver, has certainly been shown."""
-        if self.newest is not None:
-            for partition, cursor in self.newest.cursors.items():
-                self._shown[partition] = max(self._shown.get(partition, 0), cursor)
-        self.newest = commit
+    def check_owner(self, generation: int) -> None:
+        """Refuse a driver that another one has superseded."""
+        if generation != self.generation:
+            raise StaleGenerationError(f"generation {generation} writes; expected generation {self.generation}")
 
-    def driver_died(self) -> bool:
-        """A driver ended; its newest commit may or may not have been shown (True), unless a checkpoint covers it."""
-        is_uncertain = self.newest is not None and self.newest.epoch > self.checkpoint
-        self.newest = None
-        return is_uncertain
+    def append(self, generation: int, record: Record, parts: Parts, planned: Planned | None, live: Iterable[Partition]) -> None:
+        """Log a record of the driver that owns the job."""
+        self.check_owner(generation)
+        if isinstance(record, EpochPlan):
+            self._plan(record, planned)
+        elif isinstance(record, EpochCommit):
+            self._commit_epoch(record, parts, live)
+        elif isinstance(record, CatchUpCommit):
+            self._commit(record.attempt, record.cursors, parts)
+        else:
+            self._checkpoint(record)
 
-    def epoch_done(self, epoch: int) -> None:
-        """The pending epoch is committed."""
-        self.head, self.pending = epoch, None
+    def _plan(self, record: EpochPlan, planned: Planned | None) -> None:
+        if planned is None or record.epoch != self.head + 1 or self.pending is not None:
+            raise SimulationError(
+                f"epoch {record.epoch} was planned after {self.head}; expected {self.head + 1}, and none pending"
+            )
+        self.planned[record.epoch] = planned
+        self.pending = record.epoch
 
-    def checkpointed(self, epoch: int) -> None:
-        """Epochs that a checkpoint covers are never run again."""
-        self.checkpoint = epoch
-        self.reached_s = self.planned[epoch].end_s
-        for old in [number for number in self.planned if number <= epoch]:
+    def _commit_epoch(self, record: EpochCommit, parts: Parts, live: Iterable[Partition]) -> None:
+        if record.epoch != self.pending:
+            raise SimulationError(f"epoch {record.epoch} was committed; expected the pending one, {self.pending}")
+        absent = frozenset(record.absent)
+        self._commit(record.attempt, {partition: record.epoch for partition in live if partition not in absent}, parts)
+        self.head, self.pending = record.epoch, None
+
+    def _commit(self, attempt: str, cursors: Mapping[Partition, int], parts: Parts) -> None:
+        for partition, cursor in cursors.items():
+            self._published[partition] = max(self._published.get(partition, 0), cursor)
+        self.logged.append(Staged(attempt, parts))
+
+    def _checkpoint(self, record: CheckpointCommit) -> None:
+        """Epochs that a checkpoint covers are never run again, and their output has been published."""
+        self.checkpoint = record.epoch
+        self.reached_s = self.planned[record.epoch].end_s
+        for old in [number for number in self.planned if number <= record.epoch]:
             self.planned.pop(old)
+        self.logged.clear()
 
-    def shown(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The last epoch that each partition showed for certain."""
-        return {partition: max(self.checkpoint, self._shown.get(partition, 0)) for partition in partitions}
+    def end_s(self) -> float:
+        """Up to where the committed epochs have read."""
+        newest = self.planned.get(self.head)
+        return newest.end_s if newest else self.reached_s
+
+    def published(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The last epoch that each partition's readers have seen, once what is logged has been published."""
+        return {partition: max(self.checkpoint, self._published.get(partition, 0)) for partition in partitions}

@@ -1,25 +1,38 @@
 """Run a scenario by a seed: faults strike, a driver recovers, checkers watch; the same seed gives the same run."""
 
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import simpy
 
+from resurge.coordinator.state import Settings
 from resurge.errors import ResurgeError
 from resurge.model.names import NodeId
 from resurge.protocols.recovery import Facts
 from resurge.scheduling import Strategy
 from resurge.simulator.checkers import check_end
-from resurge.simulator.driver import Driver, DriverOptions
-from resurge.simulator.faults import Arrive, Choice, Fault, Kill, KillInScene, KillNamed, Moment, RestartDriver
+from resurge.simulator.driver import Doomed, Driver, DriverOptions
+from resurge.simulator.faults import (
+    Arrive,
+    Choice,
+    CutOff,
+    FailJobs,
+    Fault,
+    Kill,
+    KillInScene,
+    KillNamed,
+    Moment,
+    RestartDriver,
+    Slow,
+    StallDriver,
+)
 from resurge.simulator.journal import Journal
 from resurge.simulator.scenarios import SCENARIOS, Scenario
-from resurge.simulator.story import Story
 from resurge.simulator.world import World
 from resurge.staging import victims
-from resurge.telemetry.events import Event
+from resurge.telemetry.events import Event, JobStopped, NodesKilled
 from resurge.telemetry.log import TelemetryLog
 
 ALGORITHM = "greedy"
@@ -38,6 +51,7 @@ class Outcome:
     events: list[Event]
     facts: Facts
     broken: str | None = None
+    drivers: Sequence[Driver] = ()
 
 
 def simulate(
@@ -72,7 +86,7 @@ def simulate(
         run.to_the_end()
     except ResurgeError as error:
         broken = f"at {run.env.now:.3f} s: {error}"
-    return Outcome(chosen, seed, strategy, events, run.driver.facts, broken)
+    return Outcome(chosen, seed, strategy, events, run.driver.facts, broken, run.lives)
 
 
 class _Run:
@@ -83,57 +97,64 @@ class _Run:
     ) -> None:
         self.scenario = scenario
         self.rng = rng
+        # Apart from the faults' own chance, so that what drivers do does not change which nodes die.
+        self.chance = random.Random(repr(rng.getstate()))
         self.env = simpy.Environment()
         self.world = World(scenario.workload, scenario.timing)
         self.journal = Journal()
-        self.story = Story(telemetry, scenario.workload, self.journal)
-        self.options = DriverOptions(strategy, scenario.checkpoint_interval, is_checked, scenario.is_concurrent)
+        self.telemetry = telemetry
+        self.options = DriverOptions(_settings(scenario), strategy, is_checked)
         self.labels: dict[str, NodeId] = {}
         self.over_from_s: float | None = None
         self.doomed: list[NodeId] = []
+        self.lives: list[Driver] = []
         for index in range(scenario.nodes):
             self._arrive(scenario.labels[index] if index < len(scenario.labels) else f"n{index}", is_warm=True)
         self.driver = self._new_driver()
-        self.is_driver_up = True
 
     def to_the_end(self) -> None:
         """Let everything happen, then check that all came back."""
-        self.process = self.env.process(self._drivers())
+        self.driver.start()
         self.env.process(self._faults())
-        self.env.run(self.process)
-        self.story.stopped(self.env.now, self.driver.facts, "")
+        self.env.run(self.env.process(self._watch()))
+        facts = self.driver.facts
+        self.telemetry.write(JobStopped(self.env.now, facts.head, ""))
         if self.scenario.heals:
-            check_end(self.driver.facts, self.world)
+            check_end(facts, self.world)
 
     # Drivers
 
     def _new_driver(self) -> Driver:
-        return Driver(self.env, self.world, self.journal, self.story, self.options)
+        driver = Driver(self.env, self.world, self.journal, self.telemetry, self.options, self.chance)
+        self.lives.append(driver)
+        return driver
 
-    def _drivers(self) -> Generator[simpy.Event, Any, None]:
-        while True:
-            try:
-                yield from self.driver.run(self._is_over)
-                return
-            except simpy.Interrupt as interrupt:
-                self.is_driver_up = False
-                self._driver_died(unshown=bool(interrupt.cause))
-            yield self.env.timeout(self.scenario.timing.restart_s)
-            self.driver, self.is_driver_up = self._new_driver(), True
+    def _watch(self) -> Generator[simpy.Event, Any, None]:
+        """Until it is over: faults have struck, all is well, and no command waits for its answer."""
+        while not self._is_over():
+            yield self.env.timeout(self.scenario.timing.poll_s)
 
-    def _driver_died(self, *, unshown: bool) -> None:
-        self.world.sink.driver_died(is_uncertain=self.journal.driver_died(), unshown=unshown)
-        self.world.forget_driver()
-
-    def _is_over(self, driver: Driver) -> bool:
-        """A while after the last fault, as soon as all is whole and input does not pile up; or when patience ends."""
-        if self.over_from_s is None:
+    def _is_over(self) -> bool:
+        """A while after the last fault, as soon as all is live and input does not pile up; or when patience ends."""
+        if self.over_from_s is None or not self.driver.is_alive:
             return False
         waited_s = self.env.now - self.over_from_s
         if waited_s > self.scenario.settle_s:
             return True
         calm_s = self.scenario.timing.interval_s * (2 if self.scenario.heals else 20)
-        return waited_s > calm_s and driver.facts.is_whole
+        state = self.driver.state
+        is_settled = not state.open_commands and self.env.now >= self.driver.stalled_until_s
+        is_told = state.told.live in (None, state.facts.live_queries)
+        return waited_s > calm_s and state.facts.is_whole and is_settled and is_told
+
+    def _restart(self) -> None:
+        """Another driver takes over after a while."""
+        self.env.timeout(self.scenario.timing.restart_s).callbacks.append(lambda _: self._take_over())
+
+    def _take_over(self) -> None:
+        self.world.forget_driver()
+        self.driver = self._new_driver()
+        self.driver.start()
 
     # Faults
 
@@ -143,19 +164,36 @@ class _Run:
                 yield self.env.timeout(fault.at_s - self.env.now)
             yield from self._strike(fault)
         yield self.env.timeout(self.scenario.timing.interval_s)
-        missing = self.scenario.nodes_that_suffice() - len(self.world.up()) if self.scenario.heals else 0
-        for _ in range(max(missing, self.driver.strategy.nodes_wanted - len(self.world.up()) if self.scenario.heals else 0)):
-            self._arrive("")
+        if self.scenario.heals:
+            yield from self._heal()
         yield self.env.timeout(self.scenario.timing.warm_up_s + self.scenario.timing.detection_s)
         self.over_from_s = self.env.now
+
+    def _heal(self) -> Generator[simpy.Event, Any, None]:
+        """Whatever was cut off, slow or standing still is over; machines come until they suffice."""
+        while not self.driver.is_alive or self.env.now < self.driver.stalled_until_s:
+            yield self.env.timeout(self.scenario.timing.interval_s)
+        self._reconnect([name for name, node in self.world.nodes.items() if node.cut_at_s is not None])
+        self._slow(list(self.world.nodes), 1.0)
+        wanted = max(self.scenario.nodes_that_suffice(), self.driver.state.strategy.nodes_wanted)
+        for _ in range(wanted - len(self.world.up())):
+            self._arrive("")
 
     def _strike(self, fault: Fault) -> Generator[simpy.Event, Any, None]:
         if isinstance(fault, Arrive):
             self._arrive(fault.label)
         elif isinstance(fault, RestartDriver):
-            if self.is_driver_up and self.process.is_alive:
-                self.is_driver_up = False
-                self.process.interrupt(fault.unshown)
+            self._end_driver(fault)
+        elif isinstance(fault, StallDriver):
+            self._stall_driver(fault)
+        elif isinstance(fault, FailJobs):
+            self.driver.failing += fault.kinds
+        elif isinstance(fault, CutOff):
+            self._cut_off(fault)
+        elif isinstance(fault, Slow):
+            chosen = self._sample(fault.count)
+            self._slow(chosen, fault.factor)
+            self._after(fault.for_s, lambda: self._slow(chosen, 1.0))
         elif isinstance(fault, KillNamed):
             self._kill([self.labels[fault.label]] if fault.label in self.labels else [])
         elif isinstance(fault, KillInScene):
@@ -167,12 +205,57 @@ class _Run:
             yield from self._until(fault.moment)
             self._kill(self._victims(fault))
 
+    def _end_driver(self, fault: RestartDriver) -> None:
+        if not self.driver.is_alive:
+            return
+        if fault.after_commands is None:
+            self.driver.die()
+            self._restart()
+        else:
+            self.driver.doomed = Doomed(fault.after_commands, self._restart)
+
+    def _stall_driver(self, fault: StallDriver) -> None:
+        if not self.driver.is_alive:
+            return
+        self.driver.stall(fault.for_s)
+        if fault.is_replaced:
+            self.driver.doomed = Doomed()
+            self._restart()
+
+    def _cut_off(self, fault: CutOff) -> None:
+        chosen = self._sample(fault.count)
+        for node in chosen:
+            self.world.nodes[node].cut_at_s = self.env.now
+        self._after(self.scenario.timing.detection_s, self._look)
+        self._after(fault.for_s, lambda: self._reconnect(chosen))
+
+    def _reconnect(self, nodes: list[NodeId]) -> None:
+        """Nodes are heard again; those that were declared dead are as good as new, and must become warm."""
+        for name in nodes:
+            node = self.world.nodes[name]
+            if node.cut_at_s is None:
+                continue
+            is_declared_dead = self.env.now >= node.cut_at_s + self.scenario.timing.detection_s - 1e-9
+            node.cut_at_s = None
+            if is_declared_dead:
+                node.warm_at_s = self.env.now + self.scenario.timing.warm_up_s
+                self._after(self.scenario.timing.warm_up_s, self._look)
+        self.driver.heal()
+
+    def _slow(self, nodes: list[NodeId], factor: float) -> None:
+        for node in nodes:
+            self.world.nodes[node].slowness = factor
+
+    def _sample(self, count: int) -> list[NodeId]:
+        up = self.world.up()
+        return self.rng.sample(up, min(count, len(up)))
+
     def _until(self, moment: Moment) -> Generator[simpy.Event, Any, None]:
         """Wait for the moment, but not for ever."""
         given_up_s = self.env.now + PATIENCE_S
         while moment is not Moment.AT_ONCE and self.env.now < given_up_s:
-            is_it = self.driver.catching_up() if moment is Moment.IN_RECOVERY else self.driver.job_ends_s is not None
-            if self.is_driver_up and is_it:
+            is_it = self.driver.state.is_catching_up if moment is Moment.IN_RECOVERY else self.driver.is_in_a_job
+            if self.driver.is_alive and is_it:
                 return
             yield self.env.timeout(self.rng.uniform(0.01, 0.1))
 
@@ -187,12 +270,32 @@ class _Run:
 
     def _kill(self, nodes: list[NodeId]) -> None:
         if nodes:
-            self.story.killed(self.env.now, nodes)
+            self.telemetry.write(NodesKilled(self.env.now, sorted(nodes)))
         self.world.kill(self.env.now, nodes)
-        self.driver.node_died()
+        self._after(self.scenario.timing.detection_s, self._look)
 
     def _arrive(self, label: str, *, is_warm: bool = False) -> None:
         domain = f"r{len(self.world.nodes) % self.scenario.domains}"
         name = self.world.add(self.env.now, self.scenario.capacity, domain, is_warm=is_warm)
         if label:
             self.labels[label] = name
+        if not is_warm:
+            self._after(self.scenario.timing.warm_up_s, self._look)
+
+    def _look(self) -> None:
+        self.driver.look()
+
+    def _after(self, wait_s: float, action: Callable[[], None]) -> None:
+        self.env.timeout(wait_s).callbacks.append(lambda _: action())
+
+
+def _settings(scenario: Scenario) -> Settings:
+    timing = scenario.timing
+    return Settings(
+        interval_s=timing.interval_s,
+        checkpoint_interval=scenario.checkpoint_interval,
+        max_rows_per_epoch=timing.max_rows_per_epoch,
+        headroom=timing.headroom,
+        is_concurrent=scenario.is_concurrent,
+        idle_s=timing.poll_s,
+    )

@@ -99,7 +99,7 @@ SCENARIOS: Mapping[str, Callable[[random.Random], Scenario]] = MappingProxyType(
             [Kill(12.0, 3), *(fault for t in range(5) for fault in (Arrive(14.0 + t), Kill(14.8 + t, 1, Choice.NEWEST)))],
         ),
         "driver-restart": lambda _: hashtag_scenario(
-            "driver-restart", [Kill(12.0, 5), RestartDriver(14.0, unshown=True), *_arrivals(5, 16.0, 1.0)]
+            "driver-restart", [Kill(12.0, 5), RestartDriver(14.0, after_commands=2), *_arrivals(5, 16.0, 1.0)]
         ),
     }
 )

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 
 from resurge.errors import SimulationError
 from resurge.model.names import NodeId, Partition
+from resurge.model.work import Job, Pair, Role, Task
+from resurge.simulator.journal import Parts
+from resurge.simulator.sink import Sink
 from resurge.simulator.workload import Workload
 
-Pair = tuple[Partition, Partition]
+Key = tuple[Partition, Role]
 
 
 @dataclass(frozen=True)
@@ -38,24 +41,35 @@ class Timing:
 
 @dataclass
 class Node:
-    """A machine: how much it may do, what fails with it, and from when to when it is there."""
+    """A machine: how much it may do, what fails with it, and from when to when it is there and can be reached.
+
+    One that is cut off goes on working, but nobody hears of it; `slowness` is how much longer it takes than others.
+    """
 
     name: NodeId
     capacity: float
     domain: str
     warm_at_s: float
     died_at_s: float | None = None
+    cut_at_s: float | None = None
+    slowness: float = 1.0
 
     def is_up(self) -> bool:
         """Whether it has not died."""
         return self.died_at_s is None
 
+    @property
+    def silent_from_s(self) -> float | None:
+        """Since when nothing is heard of it, if nothing is."""
+        return self.died_at_s if self.died_at_s is not None else self.cut_at_s
+
 
 @dataclass
 class State:
-    """A partition's state on a node: a checkpoint's, and the exact epochs taken since."""
+    """A version of a partition's state on a node: a checkpoint's, and the exact epochs taken since."""
 
     node: NodeId
+    version: str
     base: int
     taken: list[int] = field(default_factory=list)
 
@@ -64,88 +78,14 @@ class State:
         """The last epoch taken."""
         return self.taken[-1] if self.taken else self.base
 
-    def copy(self) -> "State":
-        """A version of its own, so that a void attempt changes nothing."""
-        return State(self.node, self.base, list(self.taken))
-
 
 @dataclass(frozen=True)
-class Task:
-    """What one partition (or its shadow) is to do in a job: take the epochs after a cursor, show those after another."""
+class Outcome:
+    """What a job has written by its end: new versions, buffers, and staged output. Nothing of it counts until it is adopted."""
 
-    partition: Partition
-    node: NodeId
-    cursor: int
-    until: int
-    shown: int
-    is_shadow: bool = False
-    begins_anew: bool = False
-
-    def takes(self, epoch: int) -> bool:
-        """Whether it takes this epoch."""
-        return self.cursor < epoch <= self.until
-
-
-@dataclass(frozen=True)
-class Job:
-    """One attempt: tasks upstream first, the epochs, what buffers send again, and for which pairs output is buffered."""
-
-    epochs: tuple[int, ...]
-    tasks: tuple[Task, ...]
-    nodes: frozenset[NodeId]
-    replays: Mapping[Pair, range] = field(default_factory=dict)
-    buffered: tuple[Pair, ...] = ()
-    is_checkpoint: bool = False
-
-    def kept(self) -> Iterator[tuple[NodeId, Pair, list[int]]]:
-        """What is buffered where: the epochs that the first partition of each pair takes, unless as a shadow."""
-        producers = {task.partition: task for task in self.tasks if not task.is_shadow}
-        for above, below in self.buffered:
-            task = producers.get(above)
-            if task is not None:
-                yield task.node, (above, below), [epoch for epoch in self.epochs if task.takes(epoch)]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Output that a job staged: query partition and epoch, in order."""
-
-    parts: tuple[tuple[str, int], ...]
-
-
-class Sink:
-    """What users see; each query partition must show each epoch once, in order."""
-
-    def __init__(self, queries: Iterable[str]) -> None:
-        self.shown: dict[str, list[int]] = {query: [] for query in queries}
-        self._forgiven: set[tuple[str, int]] = set()
-        self._newest: list[tuple[str, int, bool]] = []
-
-    def show(self, parts: Iterable[tuple[str, int]]) -> None:
-        """Show parts; what a driver that died may have shown already is shown once, as sinks promise."""
-        self._newest = []
-        for query, epoch in parts:
-            is_repeated = (query, epoch) in self._forgiven
-            self._newest.append((query, epoch, is_repeated))
-            if is_repeated:
-                self._forgiven.discard((query, epoch))
-                continue
-            self.shown[query].append(epoch)
-            # Checked right here, so that the step that broke it is the one that is named.
-            if epoch != len(self.shown[query]):
-                raise SimulationError(
-                    f"query partition {query} showed epoch {epoch} as its number {len(self.shown[query])}; "
-                    f"expected epoch {len(self.shown[query])}: output was {'repeated' if epoch < len(self.shown[query]) else 'lost'}"
-                )
-
-    def driver_died(self, *, is_uncertain: bool, unshown: bool) -> None:
-        """Whether the newest commit was shown is not known to the next driver: it was, or (`unshown`) it was not."""
-        for query, epoch, is_repeated in reversed(self._newest if is_uncertain else []):
-            if unshown and not is_repeated:
-                self.shown[query].pop()
-            else:
-                self._forgiven.add((query, epoch))
-        self._newest = []
+    states: Mapping[Key, State]
+    buffers: Mapping[NodeId, Mapping[Pair, frozenset[int]]]
+    parts: Parts
 
 
 class World:
@@ -155,10 +95,9 @@ class World:
         self.workload = workload
         self.timing = timing
         self.nodes: dict[NodeId, Node] = {}
-        self.states: dict[Partition, State] = {}
-        self.shadows: dict[Partition, State] = {}
-        self.buffers: dict[NodeId, dict[Pair, set[int]]] = {}
-        self.checkpoint = 0
+        self.states: dict[Key, State] = {}
+        self.buffers: dict[NodeId, dict[str, Mapping[Pair, frozenset[int]]]] = {}
+        self.manifest: tuple[int, str] | None = None
         self.sink = Sink(workload.outputs)
         self._next_node = 0
 
@@ -172,40 +111,38 @@ class World:
         self.buffers[name] = {}
         return name
 
-    def kill(self, now_s: float, nodes: Iterable[NodeId]) -> None:
-        """Machines die, with all that is on them."""
-        gone = {name for name in nodes if self.nodes[name].is_up()}
+    def kill(self, now_s: float, nodes: Iterable[NodeId]) -> list[NodeId]:
+        """Machines die, with all that is on them; those that were up until now."""
+        gone = [name for name in dict.fromkeys(nodes) if self.nodes[name].is_up()]
         for name in gone:
             self.nodes[name].died_at_s = now_s
             self.buffers.pop(name)
-        for held in (self.states, self.shadows):
-            for partition in [partition for partition, state in held.items() if state.node in gone]:
-                held.pop(partition)
+        for key in [key for key, state in self.states.items() if state.node in gone]:
+            self.states.pop(key)
+        return gone
 
     def up(self) -> list[NodeId]:
-        """Machines that have not died."""
-        return [name for name, node in self.nodes.items() if node.is_up()]
+        """Machines that have not died and can be reached."""
+        return [name for name, node in self.nodes.items() if node.silent_from_s is None]
 
     def members(self, now_s: float) -> dict[NodeId, float]:
-        """The nodes that seem to be there: warm, and not yet noticed to be dead."""
+        """The nodes that seem to be there: warm, and not yet declared dead."""
         return {
             name: node.capacity
             for name, node in self.nodes.items()
-            if node.warm_at_s <= now_s and not self._is_noticed(node, now_s)
+            if node.warm_at_s <= now_s + 1e-9 and not self._is_noticed(node, now_s)
         }
 
     def _is_noticed(self, node: Node, now_s: float) -> bool:
-        return node.died_at_s is not None and node.died_at_s + self.timing.detection_s <= now_s + 1e-9
+        return node.silent_from_s is not None and node.silent_from_s + self.timing.detection_s <= now_s + 1e-9
 
-    def first_loss_noticed_s(self, nodes: Iterable[NodeId]) -> float | None:
-        """When the death of one of these nodes is noticed, if one is dead."""
-        died = [node.died_at_s for node in map(self.nodes.__getitem__, nodes) if node.died_at_s is not None]
-        return min(died) + self.timing.detection_s if died else None
+    def silent(self, nodes: Iterable[NodeId]) -> list[NodeId]:
+        """Those of some nodes of which nothing is heard."""
+        return [node for node in nodes if self.nodes[node].silent_from_s is not None]
 
     def forget_driver(self) -> None:
         """A new driver does not know what nodes hold, so it is as good as gone."""
         self.states.clear()
-        self.shadows.clear()
         for held in self.buffers.values():
             held.clear()
 
@@ -213,6 +150,8 @@ class World:
 
     def duration_s(self, job: Job, spans_s: Mapping[int, float]) -> tuple[float, float]:
         """How long a job takes, and how much of that is restoring: on each level the slowest node decides."""
+        if not job.epochs:
+            return self.timing.job_overhead_s + self.timing.checkpoint_s, 0.0
         all_spans_s = sum(spans_s[epoch] for epoch in job.epochs)
         upstream = self.workload.graph.upstream
         readers = [task for task in job.tasks if not upstream[task.partition]]
@@ -222,11 +161,11 @@ class World:
         work_s: dict[int, dict[NodeId, float]] = {-1: dict.fromkeys(job.nodes, reading)}
         restore_bytes: dict[NodeId, float] = {}
         for task in job.tasks:
-            everything = task.cursor < job.epochs[0] and task.until >= job.epochs[-1]
+            everything = task.replica.cursor < job.epochs[0] and task.until >= job.epochs[-1]
             span_s = all_spans_s if everything else sum(spans_s[epoch] for epoch in job.epochs if task.takes(epoch))
             level = work_s.setdefault(levels[task.partition], {})
             level[task.node] = level.get(task.node, 0.0) + self.workload.costs[task.partition] * self._worked_s(span_s)
-            if task.begins_anew:
+            if task.replica.version is None:
                 restore_bytes[task.node] = restore_bytes.get(task.node, 0.0) + self.workload.state_bytes(task.partition)
         slowest_s = sum(max(self._seconds(node, cpu_s) for node, cpu_s in level.items()) for level in work_s.values() if level)
         restore_s = max(restore_bytes.values(), default=0.0) / self.timing.restore_bytes_per_s
@@ -240,76 +179,103 @@ class World:
         return fixed * self.timing.interval_s + (1 - fixed) * span_s if span_s else 0.0
 
     def _seconds(self, node: NodeId, cpu_s: float) -> float:
-        return cpu_s * self.timing.headroom / self.nodes[node].capacity
+        return cpu_s * self.timing.headroom * self.nodes[node].slowness / self.nodes[node].capacity
 
-    def run(self, job: Job) -> Shown:
-        """Carry out a job whose nodes all lived: every task takes its epochs in order, each with all of its input."""
-        states = {(task.partition, task.is_shadow): self._opened(task) for task in job.tasks}
-        shown: list[tuple[str, int]] = []
+    def run(self, job: Job, checkpoint: int) -> Outcome:
+        """What a job will have written if its nodes live: every task takes its epochs in order, each with all of its input."""
+        states = {(task.partition, task.replica.role): self._opened(task, checkpoint, job.attempt) for task in job.tasks}
+        parts: list[tuple[str, int]] = []
         for epoch in job.epochs:
             takers = [task for task in job.tasks if task.takes(epoch)]
-            providers = _providers(takers, epoch)
+            providers = _providers(takers)
             for task in takers:
-                self._take(task, epoch, providers, job, states[task.partition, task.is_shadow])
-                if not task.is_shadow and epoch > task.shown:
-                    shown += [(query, epoch) for query in self.workload.queries_shown_by.get(task.partition, ())]
-        for (partition, is_shadow), state in states.items():
-            (self.shadows if is_shadow else self.states)[partition] = state
-        self._keep_buffers(job)
-        return Shown(tuple(shown))
+                self._take(task, epoch, providers, job, states[task.partition, task.replica.role])
+                if not task.replica.is_shadow and epoch > task.published:
+                    parts += [(query, epoch) for query in self.workload.queries_shown_by.get(task.partition, ())]
+        return Outcome(states, self._kept(job), tuple(parts))
 
-    def _opened(self, task: Task) -> State:
-        """The state a task begins with: the version on its node, or the checkpoint's."""
-        held = (self.shadows if task.is_shadow else self.states).get(task.partition)
-        state = State(task.node, self.checkpoint) if task.begins_anew else held.copy() if held else None
-        what = f"{'the shadow of ' if task.is_shadow else ''}partition {task.partition}"
-        if state is None or state.node != task.node:
-            raise SimulationError(
-                f"{what} was sent to {task.node}, where it has no state; it is on {held.node if held else 'no node'}"
-            )
-        if state.cursor != task.cursor:
-            raise SimulationError(f"{what} has state of epoch {state.cursor}; the driver believes epoch {task.cursor}")
+    def _opened(self, task: Task, checkpoint: int, attempt: str) -> State:
+        """The state a task begins with: the version on its node, or the checkpoint's; written as a version of its own."""
+        replica = task.replica
+        held = self.states.get((task.partition, replica.role))
+        what = f"the {replica.role.value} of {task.partition}"
+        if replica.version is None:
+            state = State(task.node, attempt, checkpoint)
+        elif held is None or (held.node, held.version) != (task.node, replica.version):
+            there = f"version {held.version} is on {held.node}" if held else "it is on no node"
+            raise SimulationError(f"{what} was sent to {task.node} for version {replica.version}; {there}")
+        else:
+            state = State(task.node, attempt, held.base, list(held.taken))
+        if state.cursor != replica.cursor:
+            raise SimulationError(f"{what} has state of epoch {state.cursor}; the driver believes epoch {replica.cursor}")
         return state
 
     def _take(self, task: Task, epoch: int, providers: Mapping[Partition, int], job: Job, state: State) -> None:
-        what = f"{'the shadow of ' if task.is_shadow else ''}partition {task.partition}"
+        what = f"the {task.replica.role.value} of {task.partition}"
         if epoch != state.cursor + 1:
             raise SimulationError(f"{what} took epoch {epoch} after epoch {state.cursor}; expected epoch {state.cursor + 1}")
         for above in self.workload.graph.upstream[task.partition]:
             copies = providers.get(above, 0)
             if epoch in job.replays.get((above, task.partition), ()):
-                copies += self._buffered(above, task.partition, epoch)
+                copies += self._buffered(above, task.partition, epoch, job.nodes)
             if copies != 1:
                 raise SimulationError(f"{what} got the input of epoch {epoch} from {above} {copies} times; expected once")
         state.taken.append(epoch)
 
-    def _buffered(self, above: Partition, below: Partition, epoch: int) -> int:
+    def _buffered(self, above: Partition, below: Partition, epoch: int, nodes: Iterable[NodeId]) -> int:
         # After a roll-back a partition has produced an epoch twice; the driver sends one of them.
-        return int(any(epoch in held.get((above, below), ()) for held in self.buffers.values()))
+        held = (buffers for node in nodes for buffers in self.buffers.get(node, {}).values())
+        return int(any(epoch in buffers.get((above, below), ()) for buffers in held))
 
-    def _keep_buffers(self, job: Job) -> None:
-        for node, pair, epochs in job.kept():
-            self.buffers[node].setdefault(pair, set()).update(epochs)
+    def _kept(self, job: Job) -> dict[NodeId, dict[Pair, frozenset[int]]]:
+        """What is buffered where: the epochs that each primary takes, for those below it that are not live."""
+        found: dict[NodeId, dict[Pair, frozenset[int]]] = {}
+        producers = job.producers()
+        for below in job.buffered_for:
+            for above in self.workload.graph.upstream[below]:
+                node, epochs = producers.get(above, (None, range(0)))
+                if node is not None and epochs:
+                    found.setdefault(node, {})[above, below] = frozenset(epochs)
+        return found
 
-    def save_checkpoint(self, epoch: int) -> None:
-        """All states of one epoch are durable; what came before is never asked for again."""
+    def adopt(self, attempt: str, outcome: Outcome) -> None:
+        """What an attempt wrote counts from now on, except on nodes that have died since."""
+        for key, state in outcome.states.items():
+            if self.nodes[state.node].is_up():
+                self.states[key] = state
+        for node, buffers in outcome.buffers.items():
+            if self.nodes[node].is_up():
+                self.buffers[node][attempt] = buffers
+
+    def drop_buffers(self, attempt: str, node: NodeId) -> None:
+        """A node removes what an attempt kept there."""
+        self.buffers.get(node, {}).pop(attempt, None)
+
+    def write_manifest(self, epoch: int, attempt: str, outcome: Outcome) -> None:
+        """All states of one epoch are durable once this is logged."""
         for partition in self.workload.graph.upstream:
-            state = self.states.get(partition)
+            state = outcome.states.get((partition, Role.PRIMARY))
             if state is None or state.cursor != epoch:
-                raise SimulationError(
-                    f"the checkpoint of epoch {epoch} has {partition} at {state.cursor if state else 'no state'}"
-                )
-            state.base, state.taken = epoch, []
-        self.checkpoint = epoch
+                at = f"epoch {state.cursor}" if state else "no state"
+                raise SimulationError(f"the checkpoint of epoch {epoch} has {partition} at {at}; expected epoch {epoch}")
+        self.manifest = epoch, attempt
+
+    def forget_before(self, epoch: int) -> None:
+        """What came before a logged checkpoint is never asked for again."""
+        for state in self.states.values():
+            if state.base < epoch <= state.cursor:
+                state.base, state.taken = epoch, [later for later in state.taken if later > epoch]
         for held in self.buffers.values():
             held.clear()
 
     def owners(self) -> Iterator[tuple[Partition, State]]:
-        """Every partition that has state on a node, with it."""
-        yield from self.states.items()
+        """Every partition whose primary has state on a node, with it."""
+        for (partition, role), state in self.states.items():
+            if role is Role.PRIMARY:
+                yield partition, state
 
 
-def _providers(takers: Iterable[Task], epoch: int) -> dict[Partition, int]:
+def _providers(takers: Iterable[Task]) -> dict[Partition, int]:
     """How many tasks of a job make each partition's output of an epoch; a partition and its shadow must not both."""
     found: dict[Partition, int] = {}
     for task in takers:

@@ -1,0 +1,216 @@
+"""What an input changes, before anything new is decided."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from resurge.coordinator import recorder
+from resurge.coordinator.commands import Cancel, Discard, Plan
+from resurge.coordinator.committing import committed
+from resurge.coordinator.inputs import (
+    ENGINE_FAILED,
+    MISPLACED,
+    Appended,
+    CommandFailed,
+    Done,
+    Failure,
+    FinishRecovery,
+    InputReady,
+    JobEnded,
+    NodesChanged,
+    Planned,
+    Published,
+    Requested,
+    RunEpochs,
+    SaveAll,
+    Start,
+    Stop,
+    TakeEpoch,
+)
+from resurge.coordinator.jobs import is_void
+from resurge.coordinator.measuring import priced
+from resurge.coordinator.policies import live
+from resurge.coordinator.state import Ended, Goal, JobState, Publication, Question, Saving, Stage, Turn
+from resurge.errors import ProtocolError
+from resurge.model.names import NodeId, Partition
+from resurge.narration import planned as plan_told
+from resurge.protocols import recovery
+from resurge.protocols.recovery import Phase
+from resurge.scheduling import after_loss, is_same_question
+
+MOST_FAILURES = 3
+"""So often in a row is a job tried again at which the engine failed: a fault of its own shows at every attempt."""
+MOST_MISPLACED = 8
+MISPLACED_AGAIN_S = 0.05
+"""Spark places tasks elsewhere while a node's slots are taken: a moment later they are free. Doubled each time."""
+
+
+def nodes_changed(state: JobState, changed: NodesChanged, now_s: float) -> JobState:
+    """Nodes that are gone take their partitions down and void their jobs; nodes that are there add capacity."""
+    # A node that joins under the name of one that is known has forgotten everything: the known one is lost.
+    again = [node for node in changed.joined if node in state.facts.capacity]
+    state = lost(state, (*changed.lost, *again), now_s)
+    if not changed.joined:
+        return state
+    before = state.facts
+    facts = recovery.nodes_joined(before, {node: member.capacity for node, member in changed.joined.items()})
+    members = {**state.members, **changed.joined}
+    # A blocking recovery waits for as many nodes as there ever were.
+    wanted = max(state.strategy.nodes_wanted, len(facts.capacity))
+    state = replace(state, facts=facts, members=members, strategy=replace(state.strategy, nodes_wanted=wanted))
+    state = replace(state, lane=replace(state.lane, is_told_waiting=False))
+    return priced(state.emitting(*state.told.changed(now_s, before, state.facts)))
+
+
+def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
+    """Partitions of lost nodes are down, jobs that needed them are void."""
+    gone = frozenset(nodes) & frozenset(state.facts.capacity)
+    if not gone:
+        return state
+    before = state.facts
+    facts = after_loss(before, gone, state.strategy)
+    down = frozenset(facts.of_phase(Phase.DOWN))
+    state = replace(
+        state,
+        facts=facts,
+        members={node: member for node, member in state.members.items() if node not in gone},
+        versions={partition: version for partition, version in state.versions.items() if partition not in down},
+        # Those on other nodes are cheap to begin again.
+        shadows={},
+        buffers=state.buffers.without_nodes(gone),
+    )
+    for attempt, flight in state.jobs.items():
+        if is_void(state, flight.job):
+            state = _without(state, attempt).sending(Cancel(attempt))
+    state = replace(state, ended=tuple(ended for ended in state.ended if ended.ended.attempt in state.jobs))
+    return priced(state.emitting(*state.told.changed(now_s, before, facts)))
+
+
+def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
+    """A job succeeded, was void, or failed. What was given up before is discarded, whatever it brings."""
+    flight = state.jobs.get(ended.attempt)
+    if flight is None:
+        return lost(_discarded(state, ended.attempt), ended.lost, now_s)
+    if ended.lost:
+        state = _discarded(_without(state, ended.attempt), ended.attempt)
+        return lost(state, ended.lost, now_s)
+    if ended.result is None:
+        state = _discarded(_without(state, ended.attempt), ended.attempt)
+        return _failed(state, ended.failure or Failure(ENGINE_FAILED, "the job ended without a result"), now_s)
+    if ended.attempt != state.lane.foreground and state.lane.foreground is not None:
+        return replace(state, ended=(*state.ended, Ended(ended, now_s)))
+    return collected(state, Ended(ended, now_s), now_s)
+
+
+def collected(state: JobState, ended: Ended, now_s: float) -> JobState:
+    """Commit what a job brought that has succeeded."""
+    attempt, result = ended.ended.attempt, ended.ended.result
+    flight = state.jobs[attempt]
+    assert result is not None
+    state = _without(state, attempt)
+    return committed(state, flight, result, ended.at_s - flight.submitted_s, now_s)
+
+
+def _without(state: JobState, attempt: str) -> JobState:
+    jobs = {known: flight for known, flight in state.jobs.items() if known != attempt}
+    foreground = None if state.lane.foreground == attempt else state.lane.foreground
+    lane = replace(state.lane, foreground=foreground, awaited=state.lane.awaited - {attempt}, considered=None)
+    return replace(state, jobs=jobs, lane=lane)
+
+
+def _discarded(state: JobState, attempt: str) -> JobState:
+    state, number = state.numbered()
+    return state.sending(Discard(number, attempt))
+
+
+def _failed(state: JobState, failure: Failure, now_s: float) -> JobState:
+    """Try again what may go well the next time: not what failed because of the user's own code, nor for ever."""
+    if failure.kind == MISPLACED and state.misplaced < MOST_MISPLACED:
+        wait_s = MISPLACED_AGAIN_S * 2**state.misplaced
+        lane = replace(state.lane, not_before_s=now_s + wait_s)
+        return replace(state, misplaced=state.misplaced + 1, lane=lane)
+    if failure.kind == ENGINE_FAILED and state.failures < MOST_FAILURES:
+        return replace(state, failures=state.failures + 1)
+    return replace(state, failure=failure)
+
+
+# The planner
+
+
+def asked(state: JobState) -> JobState:
+    """Ask the planner what can come back, unless that is known."""
+    facts = state.facts
+    if state.question.number is not None or not facts.capacity or not facts.has_phase(Phase.DOWN, Phase.STALLED):
+        return state
+    if is_same_question(facts, state.question.unanswerable):
+        return state
+    number = state.next_number
+    state = replace(state, next_number=number + 1, question=Question(number, facts))
+    return state.sending(Plan(number, facts, state.strategy))
+
+
+def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
+    """Let come back what the planner chose; an answer to another question than the present one is dropped."""
+    question = state.question
+    if answer.number != question.number:
+        raise ProtocolError(f"answer {answer.number} came; expected an answer to question {question.number}")
+    if not is_same_question(state.facts, question.asked):
+        return replace(state, question=Question())
+    before = state.facts
+    placement = {Partition.parse(name): node for name, node in answer.placement.items()}
+    after = recovery.scheduled(before, placement, answer.queries)
+    if after.revision == before.revision:
+        return replace(state, question=Question(unanswerable=before))
+    moved = frozenset(recovery.moved(before, after))
+    versions = {partition: version for partition, version in state.versions.items() if partition not in moved}
+    state = replace(state, facts=after, versions=versions, question=Question())
+    events = list(plan_told(now_s, before, after, answer.took_s, state.strategy.name))
+    told, load = state.told.measured(now_s, after, state.buffers.size_bytes)
+    return state.emitting(told, [*events, *load])
+
+
+# Commands that were carried out, and wishes
+
+
+def answered_command(state: JobState, done: Appended | Published | Done, now_s: float) -> JobState:
+    """A numbered command was carried out."""
+    if done.number not in state.open_commands:
+        raise ProtocolError(f"command {done.number} was answered; expected one of {sorted(state.open_commands)}")
+    purpose = state.open_commands[done.number]
+    state = replace(state, open_commands={n: why for n, why in state.open_commands.items() if n != done.number})
+    if isinstance(purpose, Publication):
+        return recorder.published(state, purpose, now_s)
+    if isinstance(purpose, Saving):
+        return recorder.checkpointed(state, purpose, now_s)
+    return state
+
+
+def command_failed(state: JobState, failed: CommandFailed) -> JobState:
+    """Nothing that comes after a command that failed may happen: the driver ends."""
+    return replace(state, failure=failed.failure)
+
+
+def requested(state: JobState, request: Requested, now_s: float) -> JobState:
+    """What the user wishes is the goal from now on."""
+    wish, lane = request.wish, state.lane
+    if isinstance(wish, Stop):
+        return replace(state, goal=replace(state.goal, is_stopping=True))
+    due = replace(lane, turn=Turn.DUE, began_s=now_s, is_looked=True)
+    if isinstance(wish, Start):
+        state = recorder.started(replace(state, goal=Goal(Stage.STARTING)), now_s)
+        return priced(state)
+    if isinstance(wish, RunEpochs):
+        goal = Goal(Stage.RUNNING, wish.epochs, wish.until_idle, wish.drain, state.goal.is_stopping)
+        return replace(state, goal=goal, lane=due)
+    if isinstance(wish, TakeEpoch):
+        return replace(state, goal=Goal(Stage.DRAINING if wish.drain else Stage.STEPPING), lane=due)
+    if isinstance(wish, FinishRecovery):
+        return replace(state, goal=replace(state.goal, stage=Stage.RECOVERING, drains=False))
+    assert isinstance(wish, SaveAll)
+    return replace(state, goal=replace(state.goal, stage=Stage.SAVING))
+
+
+def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:
+    """The sources have answered."""
+    if state.lane.turn is not Turn.POLLING:
+        raise ProtocolError(f"input of epoch {ready.epoch} came; expected none, since the sources were not asked")
+    return live.input_ready(state, ready, now_s)

@@ -1,0 +1,93 @@
+"""What is buffered where: output that nodes keep for partitions which are not live, within a limit. A value."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from resurge.model.names import NodeId, Partition
+from resurge.model.work import Job, Pair
+from resurge.protocols.catch_up import Coverage
+
+
+@dataclass(frozen=True)
+class Buffered:
+    """What one attempt kept on one node: the epochs of each partition that ran there, for these partitions."""
+
+    attempt: str
+    node: NodeId
+    produced: tuple[tuple[Partition, range], ...]
+    kept_for: frozenset[Partition]
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """All buffers on nodes that are up, the oldest first."""
+
+    held: tuple[Buffered, ...] = ()
+
+    def keep(self, job: Job, sizes_bytes: Mapping[NodeId, int]) -> "Buffers":
+        """With what a job has buffered, on the nodes that produced it."""
+        if not job.buffered_for:
+            return self
+        produced: dict[NodeId, list[tuple[Partition, range]]] = {}
+        for partition, (node, epochs) in job.producers().items():
+            if epochs:
+                produced.setdefault(node, []).append((partition, epochs))
+        kept_for = frozenset(job.buffered_for)
+        new = (Buffered(job.attempt, node, tuple(mine), kept_for, sizes_bytes.get(node, 0)) for node, mine in produced.items())
+        return Buffers((*self.held, *new))
+
+    def without_nodes(self, nodes: Iterable[NodeId]) -> "Buffers":
+        """Buffers on lost nodes are gone."""
+        gone = frozenset(nodes)
+        left = tuple(buffered for buffered in self.held if buffered.node not in gone)
+        return self if len(left) == len(self.held) else Buffers(left)
+
+    def excess(self, limit_bytes: int, in_use: Collection[Pair]) -> list[Buffered]:
+        """The oldest buffers of nodes that hold too much, unless they are read now; shadows will replay their epochs instead."""
+        sizes: dict[NodeId, int] = {}
+        dropped: list[Buffered] = []
+        for buffered in reversed(self.held):
+            sizes[buffered.node] = sizes.get(buffered.node, 0) + buffered.size_bytes
+            if sizes[buffered.node] > limit_bytes and not self._is_read(buffered, in_use):
+                dropped.append(buffered)
+        return dropped
+
+    def without(self, dropped: Collection[Buffered]) -> "Buffers":
+        """Without some of them."""
+        return Buffers(tuple(buffered for buffered in self.held if buffered not in dropped)) if dropped else self
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on all nodes."""
+        return sum(buffered.size_bytes for buffered in self.held)
+
+    def coverage(self, upstream: Mapping[Partition, frozenset[Partition]]) -> Coverage:
+        """The epochs that buffers hold, from each partition for each other."""
+        if not self.held:
+            return {}
+        if "_coverage" not in self.__dict__:
+            self.__dict__["_coverage"] = self._covered(upstream)
+        found: Coverage = self.__dict__["_coverage"]
+        return found
+
+    def _covered(self, upstream: Mapping[Partition, frozenset[Partition]]) -> Coverage:
+        found: dict[Pair, set[int]] = {}
+        for buffered in self.held:
+            epochs_of = dict(buffered.produced)
+            for below in buffered.kept_for:
+                for above in upstream[below]:
+                    if above in epochs_of:
+                        found.setdefault((above, below), set()).update(epochs_of[above])
+        return {pair: frozenset(epochs) for pair, epochs in found.items()}
+
+    @cached_property
+    def nodes(self) -> frozenset[NodeId]:
+        """The nodes that hold something."""
+        return frozenset(buffered.node for buffered in self.held)
+
+    @staticmethod
+    def _is_read(buffered: Buffered, in_use: Collection[Pair]) -> bool:
+        producers = {partition for partition, _ in buffered.produced}
+        return any(above in producers and below in buffered.kept_for for above, below in in_use)

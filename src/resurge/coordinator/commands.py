@@ -1,0 +1,151 @@
+"""What a coordinator asks for. Numbered commands are carried out in their order; a `Run` waits for those before it.
+
+Whoever carries them out answers each with one input (see `inputs`); `Emit` alone needs no answer, and `Cancel` hastens that of a `Run`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from resurge.model.names import NodeId, Partition
+from resurge.model.work import Job
+from resurge.protocols.recovery import Facts
+from resurge.scheduling import Strategy
+from resurge.telemetry.events import Event
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run a job; ends in `JobEnded`."""
+
+    job: Job
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """A job is void: stop it where that is possible. Its `JobEnded` comes as for any other."""
+
+    attempt: str
+
+
+@dataclass(frozen=True)
+class Poll:
+    """Ask the sources for the next epoch's input, at most so many rows; ends in `InputReady`."""
+
+    epoch: int
+    row_limit: int | None
+    is_drain: bool = False
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """What the next epoch reads; logged before it runs."""
+
+    epoch: int
+    is_drain: bool = False
+
+
+@dataclass(frozen=True)
+class EpochCommit:
+    """An epoch's output is decided: what this attempt staged for it; these partitions were not live."""
+
+    epoch: int
+    attempt: str
+    absent: tuple[Partition, ...] = ()
+
+
+@dataclass(frozen=True)
+class CatchUpCommit:
+    """Partitions that were lagging have reached these epochs, and what this attempt staged before `below` is their output."""
+
+    attempt: str
+    cursors: Mapping[Partition, int]
+    below: int
+
+
+@dataclass(frozen=True)
+class CheckpointCommit:
+    """A checkpoint is complete: its manifest is written, and the output of its epoch has been published."""
+
+    epoch: int
+
+
+Record = EpochPlan | EpochCommit | CatchUpCommit | CheckpointCommit
+
+
+@dataclass(frozen=True)
+class Append:
+    """Append a record to the journal; ends in `Appended`. A refusal ends the driver."""
+
+    number: int
+    record: Record
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Let readers see what an attempt staged for the epochs from `first` to `last`; ends in `Published`."""
+
+    number: int
+    attempt: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class WriteManifest:
+    """Write the manifest of the states that an attempt has saved; ends in `Done`."""
+
+    number: int
+    epoch: int
+    attempt: str
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Remove what nobody needs once this checkpoint is logged, and tell the sources; ends in `Done`."""
+
+    number: int
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """The versions and buffers that an attempt wrote are the newest; ends in `Done`."""
+
+    number: int
+    attempt: str
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Nothing of an attempt is used: remove what it staged and wrote; ends in `Done`."""
+
+    number: int
+    attempt: str
+
+
+@dataclass(frozen=True)
+class DropBuffers:
+    """Buffers that an attempt kept on a node are not needed; ends in `Done`."""
+
+    number: int
+    attempt: str
+    node: NodeId
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Ask the planner which queries come back and where; ends in `Planned`."""
+
+    number: int
+    facts: Facts
+    strategy: Strategy
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Write a telemetry event."""
+
+    event: Event
+
+
+Command = Run | Cancel | Poll | Append | Publish | WriteManifest | Forget | Adopt | Discard | DropBuffers | Plan | Emit

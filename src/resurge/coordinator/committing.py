@@ -1,0 +1,145 @@
+"""A job succeeded: its versions are the newest, its output is logged and published, and what it was for goes on."""
+
+from dataclasses import replace
+
+from resurge.coordinator import jobs, recorder
+from resurge.coordinator.commands import (
+    Adopt,
+    CatchUpCommit,
+    CheckpointCommit,
+    DropBuffers,
+    EpochCommit,
+    Forget,
+    Publish,
+    WriteManifest,
+)
+from resurge.coordinator.inputs import JobResult
+from resurge.coordinator.measuring import measured
+from resurge.coordinator.policies import catch_up
+from resurge.coordinator.state import InFlight, JobState, Pending, Publication, Saving, Stage, Turn
+from resurge.model.work import LAST_EPOCH, Job, Role
+from resurge.protocols import recovery
+from resurge.protocols.catch_up import CatchUp
+from resurge.protocols.epoch import is_full, observed
+from resurge.protocols.tempo import Race
+
+
+def committed(state: JobState, flight: InFlight, result: JobResult, took_s: float, now_s: float) -> JobState:
+    """Commit whatever the job was for: lagging partitions first, then the live epoch, then the checkpoint."""
+    job, step = flight.job, flight.step
+    state = _adopted(state, job, result)
+    state = replace(state, rhythm=replace(state.rhythm, attempt_s=took_s), failures=0, misplaced=0)
+    if step is not None:
+        state = _catch_up_committed(state, flight, step, result, took_s, now_s)
+    if job.live_epoch is not None:
+        state = _epoch_committed(state, flight, result, took_s, now_s)
+    elif step is None and not job.is_checkpoint:
+        state = _sources_published(state, job)
+    if job.is_checkpoint and state.facts.is_whole:
+        state = _checkpointed(state, job, now_s)
+    return state
+
+
+def _adopted(state: JobState, job: Job, result: JobResult) -> JobState:
+    versions = {task.partition: job.attempt for task in job.tasks if task.replica.role is Role.PRIMARY}
+    state = replace(
+        state,
+        versions={**state.versions, **versions},
+        shadows=jobs.shadows_after(state.shadows, job),
+        buffers=state.buffers.keep(job, result.buffered_bytes),
+    )
+    state, number = state.numbered()
+    return _within_limit(state.sending(Adopt(number, job.attempt)))
+
+
+def _within_limit(state: JobState) -> JobState:
+    """Drop the oldest buffers of nodes that hold too much."""
+    in_use = [pair for flight in state.background for pair in flight.job.replays]
+    dropped = state.buffers.excess(state.settings.buffer_limit_bytes, in_use)
+    for buffered in dropped:
+        state, number = state.numbered()
+        state = state.sending(DropBuffers(number, buffered.attempt, buffered.node))
+    return replace(state, buffers=state.buffers.without(dropped))
+
+
+def _catch_up_committed(
+    state: JobState, flight: InFlight, step: CatchUp, result: JobResult, took_s: float, now_s: float
+) -> JobState:
+    """Log and publish what a step made; what has met the head is live."""
+    job, before = flight.job, state.facts
+    is_joined = job.live_epoch is not None
+    if not is_joined:
+        asked = catch_up.choice(state)
+        cost = asked.tempo.cost.after(took_s, step.longest, asked.work_s(step))
+        state = replace(state, rhythm=replace(state.rhythm, cost=cost))
+    cursors, last = step.cursors(), step.epochs[-1]
+    below = job.live_epoch if job.live_epoch is not None else LAST_EPOCH
+    after = recovery.advanced(before, cursors)
+    state = replace(state, facts=after, sources_published=max(state.sources_published, last))
+    if not state.is_catching_up:
+        state = replace(state, shadows={}, rhythm=replace(state.rhythm, race=Race()))
+    arrivals_s = recorder.arrivals_s(state, before, after)
+    replays = result.replayed_buffers or len(step.buffered)
+    publication = Publication(result, took_s, arrivals_s, step=step, is_joined=is_joined, replays=replays)
+    if not any(epoch < below for epoch in result.published_epochs):
+        return recorder.published(state, publication, now_s)
+    state = state.appending(CatchUpCommit(job.attempt, cursors, below))
+    state, number = state.numbered(publication)
+    return state.sending(Publish(number, job.attempt, step.epochs[0], min(last, below - 1)))
+
+
+def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_s: float, now_s: float) -> JobState:
+    """Log and publish a live epoch; all that are live have taken it."""
+    job, before, pending = flight.job, state.facts, state.pending
+    assert job.live_epoch is not None and pending is not None
+    epoch = job.live_epoch
+    absent = tuple(partition for partition in before.graph.upstream if partition not in before.live)
+    after = recovery.epoch_done(before, epoch)
+    state = state.appending(EpochCommit(epoch, job.attempt, absent))
+    state = replace(state, facts=after, pending=None, sources_published=epoch)
+    arrivals_s = recorder.arrivals_s(state, before, after)
+    publication = Publication(result, now_s - pending.since_s, arrivals_s, epoch=epoch, arrival_s=pending.arrival_s)
+    state, number = state.numbered(publication)
+    state = state.sending(Publish(number, job.attempt, epoch, epoch))
+    return _rested(_measured(state, flight, result, took_s), flight, result, pending)
+
+
+def _measured(state: JobState, flight: InFlight, result: JobResult, took_s: float) -> JobState:
+    """Learn what epochs and partitions cost; one that also carried lagging partitions tells little, unless it was too long even so."""
+    interval_s, is_usual = state.settings.interval_s, flight.step is None
+    if is_usual or took_s > interval_s:
+        pace = observed(state.rhythm.pace, result.rows_read, took_s, interval_s, is_whole=state.facts.is_whole)
+        state = replace(state, rhythm=replace(state.rhythm, pace=pace))
+    return measured(state, result, max(interval_s, took_s)) if is_usual else state
+
+
+def _rested(state: JobState, flight: InFlight, result: JobResult, pending: Pending) -> JobState:
+    """The next epoch is due after its interval; at once if this one took all that it might."""
+    goal = state.goal
+    # What others took of the past in the same job says nothing of what is waiting.
+    is_all = pending.is_capped or is_full(result.rows_read, state.rhythm.row_limit)
+    is_more = is_all and flight.step is None
+    rest_s = 0.0 if is_more or goal.until_idle else state.settings.interval_s
+    is_next = goal.stage is Stage.DRAINING and not pending.is_drain
+    lane = replace(state.lane, turn=Turn.DUE if is_next else Turn.RESTING, rest_s=rest_s, is_looked=False)
+    if goal.stage is Stage.RUNNING and goal.epochs_left is not None:
+        goal = replace(goal, epochs_left=goal.epochs_left - 1)
+    return replace(state, lane=lane, goal=goal)
+
+
+def _sources_published(state: JobState, job: Job) -> JobState:
+    """Publish a past epoch of the sources' own queries once more; sinks show a part once."""
+    state, number = state.numbered()
+    return replace(state, sources_published=job.epochs[-1]).sending(Publish(number, job.attempt, job.epochs[0], job.epochs[-1]))
+
+
+def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:
+    """Write the manifest and log it, after the output of its epoch; then nothing before it is needed."""
+    epoch, was_buffering = state.facts.head, state.facts.is_buffering
+    state, number = state.numbered()
+    state = state.sending(WriteManifest(number, epoch, job.attempt))
+    state = state.appending(CheckpointCommit(epoch), Saving(epoch, now_s, was_buffering))
+    state, number = state.numbered()
+    state = state.sending(Forget(number, epoch))
+    arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > epoch}
+    return replace(state, facts=recovery.checkpointed(state.facts, epoch), buffers=type(state.buffers)(), arrivals_s=arrivals_s)

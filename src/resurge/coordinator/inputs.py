@@ -1,0 +1,158 @@
+"""What a coordinator is told: facts about nodes and jobs, answers to its commands, and wishes of the user.
+
+Inputs are small and can be written down: they carry names and figures, never rows. Every command but `Emit` ends in exactly one.
+"""
+
+import msgspec
+
+from resurge.model.names import NodeId
+
+MISPLACED = "Misplaced"
+"""A task found itself on another node than it was meant for."""
+ENGINE_FAILED = "EngineError"
+"""The engine failed at a job though none of its nodes was lost."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node that is up and warm: how much it may do, and what fails with it."""
+
+    capacity: float
+    domain: str = ""
+
+
+class NodesChanged(msgspec.Struct, frozen=True, tag=True):
+    """Nodes were declared dead, and nodes became warm; a node that comes back has forgotten everything."""
+
+    lost: list[NodeId] = []
+    joined: dict[NodeId, Member] = {}
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why something failed: the class of the error, and what it says."""
+
+    kind: str
+    message: str
+
+
+class JobResult(msgspec.Struct, frozen=True):
+    """What a job that succeeded brought: figures by partition (as text), by query, by node and by level.
+
+    `published_epochs` are the epochs for which output was staged, `query_rows` the rows of the live epoch, `past_rows` those of
+    each past epoch; `cpu_s` is empty where costs were not measured.
+    """
+
+    published_epochs: list[int] = []
+    rows_read: int = 0
+    bad_rows: int = 0
+    cpu_s: dict[str, float] = {}
+    reading_cpu_s: float = 0.0
+    restore_s: float = 0.0
+    buffered_bytes: dict[NodeId, int] = {}
+    query_rows: dict[str, int] = {}
+    past_rows: dict[str, dict[int, int]] = {}
+    late_rows: dict[str, int] = {}
+    level_cpu_s: dict[str, float] = {}
+    state_rows: int = 0
+    state_bytes: int = 0
+    lag_rows: int | None = None
+    replayed_buffers: int = 0
+
+
+class JobEnded(msgspec.Struct, frozen=True, tag=True):
+    """A job succeeded, or was void because nodes were lost, or failed."""
+
+    attempt: str
+    result: JobResult | None = None
+    lost: list[NodeId] = []
+    failure: Failure | None = None
+
+
+class InputReady(msgspec.Struct, frozen=True, tag=True):
+    """The sources were asked: whether there is anything for the next epoch, when its rows arrived, on average,
+    and whether some source has more than it was allowed to give.
+    """
+
+    epoch: int
+    is_empty: bool
+    arrival_s: float = 0.0
+    is_capped: bool = False
+
+
+class Planned(msgspec.Struct, frozen=True, tag=True):
+    """The planner's answer to a numbered question: partitions with their nodes, and the queries that come back."""
+
+    number: int
+    placement: dict[str, NodeId]
+    queries: list[str]
+    took_s: float = 0.0
+
+
+class Appended(msgspec.Struct, frozen=True, tag=True):
+    """A record is in the journal."""
+
+    number: int
+
+
+class Published(msgspec.Struct, frozen=True, tag=True):
+    """Readers of the sinks see the output of an attempt."""
+
+    number: int
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """Any other command was carried out."""
+
+    number: int
+
+
+class CommandFailed(msgspec.Struct, frozen=True, tag=True):
+    """A command could not be carried out: the driver ends."""
+
+    number: int
+    failure: Failure
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """Restore, and catch up until something is live; then run the epoch that was logged but not committed, if there is one."""
+
+
+class RunEpochs(msgspec.Struct, frozen=True, tag=True):
+    """Run for a number of epochs, or until there is no input; `drain` closes all windows at the end."""
+
+    epochs: int | None = None
+    until_idle: bool = False
+    drain: bool = False
+
+
+class TakeEpoch(msgspec.Struct, frozen=True, tag=True):
+    """Run one epoch if there is input; `drain` runs one in any case, and closes all windows with it."""
+
+    drain: bool = False
+
+
+class FinishRecovery(msgspec.Struct, frozen=True, tag=True):
+    """Go on until everything is live."""
+
+
+class SaveAll(msgspec.Struct, frozen=True, tag=True):
+    """Checkpoint now, if everything is live."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """End after the current epoch."""
+
+
+Wish = Start | RunEpochs | TakeEpoch | FinishRecovery | SaveAll | Stop
+
+
+class Requested(msgspec.Struct, frozen=True, tag=True):
+    """The user wishes something."""
+
+    wish: Wish
+
+
+class Tick(msgspec.Struct, frozen=True, tag=True):
+    """Time has passed."""
+
+
+Input = NodesChanged | JobEnded | InputReady | Planned | Appended | Published | Done | CommandFailed | Requested | Tick

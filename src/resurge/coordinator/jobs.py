@@ -1,0 +1,112 @@
+"""Jobs made from what is known: a live epoch, a catch-up step, both at once, a checkpoint. Pure."""
+
+from collections.abc import Mapping
+
+from resurge.coordinator.state import JobState
+from resurge.model.names import NodeId, Partition
+from resurge.model.work import LAST_EPOCH, Job, Replica, Role, Task
+from resurge.protocols import recovery
+from resurge.protocols.catch_up import CatchUp
+from resurge.protocols.recovery import Facts, Phase
+
+
+def live_job(state: JobState, attempt: str, epoch: int, step: CatchUp | None, *, is_checkpoint: bool) -> Job:
+    """All partitions that are live take one epoch, and with them those that a step brings to the head."""
+    after = _after(state.facts, step)
+    stepping = step.partitions if step is not None else {}
+    live = tuple(_primary(state, partition) for partition in after.of_phase(Phase.LIVE) if partition not in stepping)
+    lagging = _step_tasks(state, step, after) if step is not None else ()
+    epochs = (*(step.epochs if step is not None else ()), epoch)
+    tasks = (*lagging, *live)
+    replays = step.buffered if step is not None else {}
+    nodes = _undisturbed(state, tasks, step)
+    return Job(attempt, epochs, tasks, nodes, epoch, is_checkpoint, replays, _buffered_for(state, after))
+
+
+def step_job(state: JobState, attempt: str, step: CatchUp) -> Job:
+    """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not. Others are not disturbed."""
+    after = _after(state.facts, step)
+    tasks = _step_tasks(state, step, after)
+    nodes = frozenset((*(task.node for task in tasks), *_senders(state.facts, step)))
+    return Job(attempt, tuple(step.epochs), tasks, nodes, replays=step.buffered, buffered_for=_buffered_for(state, after))
+
+
+def saving_job(state: JobState, attempt: str) -> Job:
+    """A job without epochs, which only saves every partition's state."""
+    tasks = tuple(_primary(state, partition) for partition in state.facts.of_phase(Phase.LIVE))
+    return Job(attempt, (), tasks, frozenset(state.facts.capacity), is_checkpoint=True)
+
+
+def source_job(state: JobState, attempt: str, epoch: int) -> Job:
+    """A past epoch for the queries of the sources themselves, whose output may not have been published."""
+    return Job(attempt, (epoch,), (), frozenset(state.facts.capacity))
+
+
+def is_void(state: JobState, job: Job) -> bool:
+    """Whether a node of a job, or the state that one of its tasks began with, has been lost since it was submitted."""
+    standing = state.facts.standing
+    return not state.facts.capacity.keys() >= job.nodes or any(
+        (known := standing[task.partition]).phase not in (Phase.LIVE, Phase.CATCHING_UP)
+        or (known.node, known.cursor) != (task.node, task.replica.cursor)
+        or state.versions.get(task.partition) != task.replica.version
+        for task in job.tasks
+        if task.replica.role is Role.PRIMARY
+    )
+
+
+def _after(facts: Facts, step: CatchUp | None) -> Facts:
+    return facts if step is None else recovery.advanced(facts, step.cursors())
+
+
+def _primary(state: JobState, partition: Partition, until: int = LAST_EPOCH) -> Task:
+    known = state.facts.standing[partition]
+    if known.node is None:
+        raise ValueError(f"partition {partition} has no node; expected one that is up")
+    return Task(Replica(partition, known.node, known.cursor, state.versions.get(partition)), until, known.shown)
+
+
+def _step_tasks(state: JobState, step: CatchUp, after: Facts) -> tuple[Task, ...]:
+    """Those that are live afterwards may take the next epoch in the same job."""
+    facts, spare = state.facts, sorted(state.facts.capacity)
+    tasks = [
+        _primary(state, partition, LAST_EPOCH if after.standing[partition].phase is Phase.LIVE else taken[-1])
+        for partition, taken in step.partitions.items()
+    ]
+    for index, (partition, taken) in enumerate(sorted(step.shadows.items())):
+        # A shadow runs beside its partition, so that one route serves both where both are in one job.
+        kept = state.shadows.get(partition) if partition in step.shadows_kept else None
+        node = facts.standing[partition].node or (kept.node if kept else spare[index % len(spare)])
+        if kept is None or kept.node != node:
+            kept = Replica(partition, node, facts.checkpoint, None, Role.SHADOW)
+        tasks.append(Task(kept, taken[-1]))
+    return tuple(tasks)
+
+
+def _senders(facts: Facts, step: CatchUp) -> set[NodeId]:
+    nodes = (facts.standing[above].node for above, _ in step.buffered)
+    return {node for node in nodes if node is not None}
+
+
+def _undisturbed(state: JobState, tasks: tuple[Task, ...], step: CatchUp | None) -> frozenset[NodeId]:
+    """The nodes of a live epoch: not those whose cores are taken by a background job, unless they are needed."""
+    everywhere = frozenset(state.facts.capacity)
+    taken = {task.node for flight in state.background for task in flight.job.tasks}
+    needed = {task.node for task in tasks} | (_senders(state.facts, step) if step is not None else set())
+    return everywhere - (taken - needed) or everywhere
+
+
+def _buffered_for(state: JobState, after: Facts) -> tuple[Partition, ...]:
+    """For whom output is buffered: all that are not live after the job; or everyone, if that was chosen."""
+    if state.settings.always_buffers:
+        return tuple(after.graph.upstream)
+    return tuple(after.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)) if after.is_buffering else ()
+
+
+def shadows_after(shadows: Mapping[Partition, Replica], job: Job) -> Mapping[Partition, Replica]:
+    """The shadows that exist once a job has been adopted."""
+    new = {
+        task.partition: Replica(task.partition, task.node, task.until, job.attempt, Role.SHADOW)
+        for task in job.tasks
+        if task.replica.is_shadow
+    }
+    return {**shadows, **new} if new else shadows

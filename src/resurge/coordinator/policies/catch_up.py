@@ -1,0 +1,108 @@
+"""Which steps lagging partitions take, and when: in the background, between two live epochs, or in one job with one."""
+
+from dataclasses import replace
+
+from resurge.coordinator.jobs import step_job
+from resurge.coordinator.policies.submitting import admits, submitted
+from resurge.coordinator.state import JobState
+from resurge.protocols import recovery
+from resurge.protocols.catch_up import CatchUp
+from resurge.protocols.step_choice import EARLY, StepChoice
+from resurge.protocols.tempo import StepCost, Tempo
+
+
+def choice(state: JobState) -> StepChoice:
+    """What can be done next, as far as is known now."""
+    settings, rhythm, facts = state.settings, state.rhythm, state.facts
+    cost = rhythm.cost or StepCost(rhythm.attempt_s / 2)
+    unit_s = settings.interval_s * settings.headroom
+    is_concurrent = settings.is_concurrent and not rhythm.race.is_lost
+    pace = rhythm.pace
+    tempo = Tempo(settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken)
+    shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
+    under_way = [flight.step for flight in state.background if flight.step is not None]
+    return StepChoice(facts, state.buffers.coverage(facts.graph.upstream), shadows, tempo, under_way)
+
+
+def comes_first(state: JobState) -> bool:
+    """Whether the next live epoch waits until lagging partitions have come nearer to the head."""
+    if not state.is_catching_up or state.goal.is_stopping:
+        return False
+    asked = choice(state)
+    return asked.is_pressing and asked.beside() is None
+
+
+def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
+    """Begin what lagging partitions do next, within the time until the next live epoch is due; None is without limit.
+
+    Background jobs that are under way are waited for where the next live epoch must not begin before them.
+    """
+    asked = choice(state)
+    state = replace(state, lane=replace(state.lane, considered=state.facts.revision, is_looked=True))
+    background = frozenset(flight.job.attempt for flight in state.background)
+    if background and (budget_s is None or asked.is_pressing):
+        return replace(state, lane=replace(state.lane, awaited=background, awaited_until_s=float("inf")))
+    if asked.whole is None:
+        # They have nothing left to take: what has met the head is live.
+        return replace(state, facts=recovery.advanced(state.facts, {}))
+    if budget_s is not None and asked.is_aloft:
+        soon = asked.soon(budget_s)
+        state, attempts = launched(state, now_s, asked.aloft(budget_s))
+        awaited = frozenset(attempt for attempt, step in attempts.items() if step is soon)
+        until_s = now_s + budget_s + 2 * asked.tempo.patience_s
+        return replace(state, lane=replace(state.lane, awaited=awaited, awaited_until_s=until_s))
+    step = None if background else asked.between(budget_s)
+    if step is None:
+        return state
+    taken = replace(state.rhythm, taken=state.rhythm.taken + step.longest)
+    state, attempt = state.new_attempt()
+    return submitted(replace(state, rhythm=taken), now_s, step_job(state, attempt, step), step, is_foreground=True)
+
+
+def launched_beside(state: JobState, now_s: float) -> JobState:
+    """Let steps begin in the background with a live epoch."""
+    if not state.is_catching_up:
+        return state
+    asked = choice(state)
+    return launched(state, now_s, asked.aloft(0.0))[0] if asked.is_aloft else state
+
+
+def launched(state: JobState, now_s: float, steps: list[CatchUp]) -> tuple[JobState, dict[str, CatchUp]]:
+    """Begin steps in the background."""
+    attempts: dict[str, CatchUp] = {}
+    for step in steps:
+        named, attempt = state.new_attempt()
+        job = step_job(state, attempt, step)
+        if admits(state, job):
+            attempts[attempt] = step
+            rhythm = replace(state.rhythm, race=state.rhythm.race.begun(step, state.facts))
+            state = submitted(replace(named, rhythm=rhythm), now_s, job, step, is_foreground=False)
+    return replace(state, lane=replace(state.lane, considered=state.facts.revision)), attempts
+
+
+def joined_step(state: JobState) -> tuple[JobState, CatchUp | None]:
+    """The step that is taken in one job with the next live epoch; partitions that have nothing left to take are live."""
+    step = None
+    if state.is_catching_up:
+        asked = choice(state)
+        if asked.whole is None:
+            state = replace(state, facts=recovery.advanced(state.facts, {}))
+        step = asked.beside()
+        if step is not None and not admits(state, step_job(state, "", step)):
+            step = None
+    taken = 0 if step is None else step.longest
+    return replace(state, rhythm=replace(state.rhythm, taken=taken)), step
+
+
+def hurries(state: JobState, left_s: float) -> tuple[JobState, bool]:
+    """Whether the next live epoch begins before it is due; asked once as long as nothing changes."""
+    revision = state.facts.revision
+    if left_s > early_s(state) or state.lane.hurried == revision or not state.is_catching_up:
+        return state, False
+    state = replace(state, lane=replace(state.lane, hurried=revision))
+    return state, choice(state).is_early(left_s)
+
+
+def early_s(state: JobState) -> float:
+    """How long before it is due a live epoch may begin."""
+    return EARLY * state.settings.interval_s

@@ -1,0 +1,71 @@
+"""The next live epoch: when it begins, what it reads, and what is done first."""
+
+from dataclasses import replace
+
+from resurge.coordinator.commands import EpochPlan, Poll
+from resurge.coordinator.inputs import InputReady
+from resurge.coordinator.jobs import live_job
+from resurge.coordinator.policies import catch_up, checkpoint
+from resurge.coordinator.policies.submitting import submitted
+from resurge.coordinator.state import Goal, JobState, Pending, Stage, Turn
+from resurge.protocols.epoch import row_limit, wait_s
+
+
+def rested(state: JobState, now_s: float) -> JobState:
+    """Between two live epochs: lagging partitions take steps; then the next epoch is due."""
+    lane = state.lane
+    left_s = wait_s(lane.began_s, now_s, lane.rest_s)
+    is_news = lane.considered != state.facts.revision
+    if state.is_catching_up and is_news and (left_s > 0 or not lane.is_looked):
+        return catch_up.stepped(state, now_s, left_s)
+    state, is_early = catch_up.hurries(state, left_s)
+    if left_s <= 0 or is_early:
+        return replace(state, lane=replace(state.lane, turn=Turn.DUE, began_s=now_s, is_looked=True))
+    return state
+
+
+def due(state: JobState, now_s: float) -> JobState:
+    """Begin the next live epoch, or first what it waits for."""
+    if catch_up.comes_first(state) and state.lane.considered != state.facts.revision:
+        return catch_up.stepped(state, now_s, 0.0)
+    state = catch_up.launched_beside(state, now_s)
+    if state.pending is not None:
+        return _submitted(state, now_s)
+    configured = state.settings.max_rows_per_epoch
+    limit = row_limit(state.rhythm.pace, configured) if state.settings.back_pressure else configured
+    lane = replace(state.lane, turn=Turn.POLLING)
+    state = replace(state, lane=lane, rhythm=replace(state.rhythm, row_limit=limit))
+    return state.sending(Poll(state.facts.head + 1, limit, state.goal.stage is Stage.DRAINING))
+
+
+def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:
+    """Log what the next epoch reads; or, where there is nothing, let lagging partitions catch up without a limit."""
+    goal = state.goal
+    is_drain = goal.stage is Stage.DRAINING
+    if not ready.is_empty or is_drain:
+        pending = Pending(ready.epoch, ready.arrival_s, is_drain, now_s, ready.is_capped)
+        arrivals_s = {**state.arrivals_s, ready.epoch: ready.arrival_s}
+        state = replace(state, pending=pending, arrivals_s=arrivals_s, lane=replace(state.lane, turn=Turn.DUE))
+        return state.appending(EpochPlan(ready.epoch, is_drain))
+    state = state.emitting(*state.told.committed(now_s, state.facts))
+    rest_s = max(state.settings.idle_s, 0.0 if goal.until_idle else state.settings.interval_s)
+    lane = replace(state.lane, turn=Turn.RESTING, rest_s=rest_s, is_looked=True)
+    state = replace(state, lane=lane)
+    if goal.stage is Stage.STEPPING:
+        return replace(state, goal=Goal())
+    if state.is_catching_up:
+        state = catch_up.stepped(state, now_s, None)
+        is_busy = state.lane.foreground is not None or state.lane.awaited
+        return replace(state, lane=replace(state.lane, rest_s=0.0)) if is_busy and goal.until_idle else state
+    return replace(state, goal=replace(goal, stage=Stage.RECOVERING)) if goal.until_idle else state
+
+
+def _submitted(state: JobState, now_s: float) -> JobState:
+    """The logged epoch, with the partitions that are live, and those that a step brings to the head in the same job."""
+    assert state.pending is not None
+    epoch = state.pending.epoch
+    state, step = catch_up.joined_step(state)
+    is_checkpoint = step is None and checkpoint.is_wanted(state, epoch)
+    state, attempt = state.new_attempt()
+    job = live_job(state, attempt, epoch, step, is_checkpoint=is_checkpoint)
+    return submitted(state, now_s, job, step, is_foreground=True)

@@ -1,0 +1,36 @@
+"""The one way in which a job begins."""
+
+from dataclasses import replace
+
+from resurge.coordinator.commands import Run
+from resurge.coordinator.state import InFlight, JobState
+from resurge.errors import ProtocolError
+from resurge.model.work import Job
+from resurge.protocols.catch_up import CatchUp
+
+
+def submitted(state: JobState, now_s: float, job: Job, step: CatchUp | None = None, *, is_foreground: bool) -> JobState:
+    """A job runs; it must be admitted."""
+    if reason := _refused(state, job):
+        raise ProtocolError(f"job {job.attempt} cannot run: {reason}")
+    jobs = {**state.jobs, job.attempt: InFlight(job, now_s, step)}
+    lane = replace(state.lane, foreground=job.attempt) if is_foreground else state.lane
+    return replace(state, jobs=jobs, lane=lane).sending(Run(job))
+
+
+def admits(state: JobState, job: Job) -> bool:
+    """Whether a job may run beside those that run: all of its nodes are up, and no replica has two writers."""
+    return not _refused(state, job)
+
+
+def _refused(state: JobState, job: Job) -> str:
+    missing = sorted(job.nodes - state.facts.capacity.keys())
+    if missing or not job.nodes:
+        return f"it needs {', '.join(missing) or 'nodes, and has none'}; expected nodes that are up"
+    mine = {(task.partition, task.replica.role) for task in job.tasks}
+    for attempt, flight in state.jobs.items():
+        both = mine & {(task.partition, task.replica.role) for task in flight.job.tasks}
+        if both:
+            name = min(f"the {role.value} of {partition}" for partition, role in both)
+            return f"{name} is written by job {attempt}; expected one writer"
+    return ""

@@ -1,0 +1,112 @@
+"""What telemetry says of a job: the same events on Spark and in the simulator."""
+
+from collections.abc import Mapping
+
+from resurge.coordinator.commands import Emit
+from resurge.coordinator.state import JobState, Publication, Saving
+from resurge.narration import Told
+from resurge.protocols.recovery import Facts
+from resurge.telemetry import events
+
+
+def started(state: JobState, now_s: float) -> JobState:
+    """A driver began."""
+    known, facts = state.description, state.facts
+    found: list[events.Event] = [
+        events.JobStarted(
+            now_s,
+            known.name,
+            known.generation,
+            known.master,
+            sorted(facts.capacity),
+            dict(known.priorities),
+            known.key_groups,
+            facts.head,
+            facts.checkpoint,
+        )
+    ]
+    if known.topology is not None:
+        found.append(known.topology)
+    found += [events.Warned(now_s, warning) for warning in known.warnings]
+    return state.emitting(Told.at_start(is_new=known.generation == 1), found)
+
+
+def arrivals_s(state: JobState, before: Facts, after: Facts) -> dict[str, tuple[float, ...]]:
+    """By query, when the rows of those epochs arrived that are now published in full: by all of its partitions."""
+    found: dict[str, tuple[float, ...]] = {}
+    for query, partitions in state.description.outputs.items():
+        if partitions:
+            first = min(before.standing[partition].shown for partition in partitions)
+            last = min(after.standing[partition].shown for partition in partitions)
+        else:
+            first, last = before.head, after.head
+        times = tuple(state.arrivals_s[epoch] for epoch in range(first + 1, last + 1) if epoch in state.arrivals_s)
+        if times:
+            found[query] = times
+    return found
+
+
+def published(state: JobState, publication: Publication, now_s: float) -> JobState:
+    """Readers see what a job has staged: an epoch, or what lagging partitions have made."""
+    latencies_s = {query: [now_s - at_s for at_s in times] for query, times in publication.arrivals_s.items()}
+    told, found = state.told.committed(now_s, state.facts)
+    if publication.epoch is not None:
+        found = [*found, _epoch(state, publication, publication.epoch, latencies_s, now_s)]
+    elif publication.step is not None:
+        found = [*found, _catch_up(publication, latencies_s, now_s)]
+    told, load = told.measured(now_s, state.facts, state.buffers.size_bytes)
+    return state.emitting(told, [*found, *load])
+
+
+def _epoch(
+    state: JobState, publication: Publication, epoch: int, latencies_s: Mapping[str, list[float]], now_s: float
+) -> events.EpochFinished:
+    result = publication.result
+    return events.EpochFinished(
+        now_s,
+        epoch,
+        result.rows_read,
+        publication.took_s,
+        publication.arrival_s,
+        {query: result.query_rows.get(query, 0) for query in state.description.outputs},
+        {query: times[-1] for query, times in latencies_s.items()},
+        result.state_rows,
+        result.state_bytes,
+        dict(result.late_rows),
+        result.bad_rows,
+        result.lag_rows,
+        state.rhythm.row_limit,
+        dict(result.level_cpu_s),
+    )
+
+
+def _catch_up(publication: Publication, latencies_s: dict[str, list[float]], now_s: float) -> events.CatchUpFinished:
+    step = publication.step
+    assert step is not None
+    epochs = step.epochs
+    return events.CatchUpFinished(
+        now_s,
+        epochs[0],
+        epochs[-1],
+        publication.took_s,
+        len(step.partitions),
+        len(step.shadows),
+        publication.replays,
+        latencies_s,
+        publication.result.restore_s,
+        publication.is_joined,
+        dict(publication.result.past_rows),
+    )
+
+
+def checkpointed(state: JobState, saving: Saving, now_s: float) -> JobState:
+    """A checkpoint is in the journal."""
+    state = state.sending(Emit(events.CheckpointFinished(now_s, saving.epoch, now_s - saving.since_s)))
+    if saving.was_buffering:
+        state = state.sending(Emit(events.BufferingSwitched(now_s, saving.epoch, False)))
+    return state
+
+
+def waiting(state: JobState, now_s: float) -> JobState:
+    """There is no node."""
+    return state.sending(Emit(events.WaitingForNodes(now_s, state.facts.head)))

@@ -1,0 +1,55 @@
+"""The state that a driver begins with: everything is down at the last checkpoint. Every start is a recovery."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from resurge.coordinator.inputs import Member
+from resurge.coordinator.measuring import priced
+from resurge.coordinator.state import Description, JobState, Pending, Settings
+from resurge.model.names import NodeId, Partition
+from resurge.protocols.recovery import Graph
+from resurge.scheduling import Strategy, everything_down
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a driver found in the journal and in the checkpoint.
+
+    `published` is the last epoch that each partition's readers have seen for certain; `sources_published` that of the queries
+    that read sources alone; `arrivals_s` has the logged epochs since the checkpoint, `pending` the one that was not committed.
+    """
+
+    checkpoint: int = 0
+    head: int = 0
+    published: Mapping[Partition, int] = field(default_factory=dict)
+    sources_published: int = 0
+    arrivals_s: Mapping[int, float] = field(default_factory=dict)
+    pending: Pending | None = None
+    costs: Mapping[Partition, float] = field(default_factory=dict)
+
+
+def first_state(
+    settings: Settings,
+    description: Description,
+    strategy: Strategy,
+    graph: Graph,
+    members: Mapping[NodeId, Member],
+    found: Found,
+) -> JobState:
+    """A driver that has just started, with the nodes that are there."""
+    capacity = {node: member.capacity for node, member in members.items()}
+    facts = everything_down(graph, capacity, found.checkpoint, found.head, found.published)
+    wanted = max(strategy.nodes_wanted, len(capacity))
+    return priced(
+        JobState(
+            settings,
+            description,
+            strategy.with_nodes_wanted(wanted),
+            facts,
+            members=dict(members),
+            costs=dict(found.costs),
+            pending=found.pending,
+            arrivals_s=dict(found.arrivals_s),
+            sources_published=found.sources_published,
+        )
+    )

@@ -1,0 +1,254 @@
+"""Everything a coordinator knows, as one frozen value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from resurge.coordinator.buffers import Buffers
+from resurge.coordinator.commands import Append, Command, Emit, Record
+from resurge.coordinator.inputs import Failure, JobEnded, JobResult, Member
+from resurge.model.names import NodeId, Partition
+from resurge.model.work import Job, Replica
+from resurge.narration import Told
+from resurge.protocols.catch_up import CatchUp
+from resurge.protocols.epoch import Pace
+from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.tempo import Race, StepCost
+from resurge.scheduling import Strategy
+from resurge.telemetry.events import Event, TopologyDescribed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user chose, and what the engine can do. Fixed for the life of a driver.
+
+    `is_concurrent` says whether several jobs can run at a time; `idle_s` is how long to wait before sources that had nothing
+    are asked again.
+    """
+
+    interval_s: float = 1.0
+    checkpoint_interval: int = 10
+    max_rows_per_epoch: int | None = None
+    back_pressure: bool = True
+    headroom: float = 0.8
+    buffer_limit_bytes: int = 256 * 1024 * 1024
+    always_buffers: bool = False
+    is_concurrent: bool = True
+    idle_s: float = 0.1
+
+
+@dataclass(frozen=True)
+class Description:
+    """What telemetry says of the job; `outputs` are the partitions whose output each query publishes, none for sources' own."""
+
+    name: str
+    master: str
+    generation: int
+    priorities: Mapping[str, int]
+    key_groups: int
+    outputs: Mapping[str, tuple[Partition, ...]]
+    topology: TopologyDescribed | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class Turn(Enum):
+    """What the next live epoch waits for."""
+
+    RESTING = "its time"
+    DUE = "partitions that come first, or its job"
+    POLLING = "its input"
+
+
+class Stage(Enum):
+    """What the driver is doing for the user."""
+
+    STARTING = "restoring and catching up until something is live"
+    RUNNING = "running epochs at their interval"
+    STEPPING = "running one epoch"
+    RECOVERING = "waiting until everything is live"
+    DRAINING = "running the last epoch, which closes all windows"
+    SAVING = "saving a checkpoint"
+    READY = "nothing; it waits for a wish"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the user wished, and how far it is."""
+
+    stage: Stage = Stage.READY
+    epochs_left: int | None = None
+    until_idle: bool = False
+    drains: bool = False
+    is_stopping: bool = False
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The live epochs: they are run one after another.
+
+    `began_s` is when the last one began, `rest_s` how long after that the next is due, `is_looked` whether lagging partitions
+    had their chance since. `foreground` is the job that everything else waits for, `awaited` are background jobs that the next
+    live epoch waits for until a time. `considered` is what was known when steps were last chosen, `hurried` when it was last
+    asked whether the next live epoch should begin early.
+    """
+
+    turn: Turn = Turn.RESTING
+    began_s: float = float("-inf")
+    rest_s: float = 0.0
+    is_looked: bool = True
+    foreground: str | None = None
+    awaited: frozenset[str] = frozenset()
+    awaited_until_s: float = 0.0
+    not_before_s: float = float("-inf")
+    considered: int | None = None
+    hurried: int | None = None
+    is_told_waiting: bool = False
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """What epochs and steps take, and whether steps gain on live epochs.
+
+    `taken` is how many epochs steps have taken since the last live epoch, `attempt_s` what the last job took.
+    """
+
+    pace: Pace = field(default_factory=Pace)
+    attempt_s: float = 0.0
+    cost: StepCost | None = None
+    race: Race = field(default_factory=Race)
+    taken: int = 0
+    row_limit: int | None = None
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A job that runs: what it does for lagging partitions, and since when."""
+
+    job: Job
+    submitted_s: float
+    step: CatchUp | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A background job that succeeded while a live epoch runs: it is committed after that."""
+
+    ended: JobEnded
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Output that is on its way to the readers: what telemetry says once they see it.
+
+    `arrivals_s` are, by query, the arrival times of the epochs that it now has published in full.
+    """
+
+    result: JobResult
+    took_s: float
+    arrivals_s: Mapping[str, tuple[float, ...]]
+    epoch: int | None = None
+    arrival_s: float = 0.0
+    step: CatchUp | None = None
+    is_joined: bool = False
+    replays: int = 0
+
+
+@dataclass(frozen=True)
+class Saving:
+    """A checkpoint that is on its way into the journal."""
+
+    epoch: int
+    since_s: float
+    was_buffering: bool
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The epoch that is logged and not yet committed, since when, and whether some source has more than it was allowed to give."""
+
+    epoch: int
+    arrival_s: float
+    is_drain: bool = False
+    since_s: float = 0.0
+    is_capped: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the planner was asked last: under which number, while it is open; and what it could not help with."""
+
+    number: int | None = None
+    asked: Facts | None = None
+    unanswerable: Facts | None = None
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job, as its coordinator knows it."""
+
+    settings: Settings
+    description: Description
+    strategy: Strategy
+    facts: Facts
+    members: Mapping[NodeId, Member] = field(default_factory=dict)
+    costs: Mapping[Partition, float] = field(default_factory=dict)
+    reading_cost: float = 0.0
+    versions: Mapping[Partition, str] = field(default_factory=dict)
+    shadows: Mapping[Partition, Replica] = field(default_factory=dict)
+    buffers: Buffers = field(default_factory=Buffers)
+    jobs: Mapping[str, InFlight] = field(default_factory=dict)
+    ended: tuple[Ended, ...] = ()
+    lane: Lane = field(default_factory=Lane)
+    goal: Goal = field(default_factory=Goal)
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    question: Question = field(default_factory=Question)
+    pending: Pending | None = None
+    arrivals_s: Mapping[int, float] = field(default_factory=dict)
+    sources_published: int = 0
+    open_commands: Mapping[int, Publication | Saving | None] = field(default_factory=dict)
+    next_number: int = 1
+    next_attempt: int = 1
+    told: Told = field(default_factory=Told)
+    failures: int = 0
+    misplaced: int = 0
+    failure: Failure | None = None
+    wake_s: float | None = None
+    outbox: tuple[Command, ...] = ()
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether some partition is lagging and on its way."""
+        return self.facts.has_phase(Phase.CATCHING_UP)
+
+    @property
+    def background(self) -> list[InFlight]:
+        """The jobs that run while live epochs go on, also those that have ended and wait to be committed."""
+        return [flight for attempt, flight in self.jobs.items() if attempt != self.lane.foreground]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the user's wish has been fulfilled, or never will be."""
+        return self.failure is not None or (self.goal.stage is Stage.READY and not self.open_commands)
+
+    def sending(self, *commands: Command) -> "JobState":
+        """With more commands to be carried out."""
+        return replace(self, outbox=(*self.outbox, *commands))
+
+    def emitting(self, told: Told, found: list[Event]) -> "JobState":
+        """With what telemetry has told by now."""
+        return replace(self, told=told, outbox=(*self.outbox, *map(Emit, found)))
+
+    def numbered(self, purpose: Publication | Saving | None = None) -> tuple["JobState", int]:
+        """With one more command that must be answered, and its number."""
+        number = self.next_number
+        return replace(self, next_number=number + 1, open_commands={**self.open_commands, number: purpose}), number
+
+    def appending(self, record: Record, purpose: Saving | None = None) -> "JobState":
+        """With one more record for the journal."""
+        state, number = self.numbered(purpose)
+        return state.sending(Append(number, record))
+
+    def new_attempt(self) -> tuple["JobState", str]:
+        """A name that no other attempt has, of this or an earlier driver."""
+        return replace(self, next_attempt=self.next_attempt + 1), f"g{self.description.generation}a{self.next_attempt}"

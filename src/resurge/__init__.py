@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from resurge import errors as errors
     from resurge.builder import TopologyBuilder as TopologyBuilder
     from resurge.connectors.dataframes import dataframe as dataframe
+    from resurge.connectors.delta.sink import DeltaSink as DeltaSink
     from resurge.connectors.files import files as files
     from resurge.connectors.kafka.sink import KafkaSink as KafkaSink
     from resurge.connectors.kafka.source import kafka as kafka
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CallbackSink": "resurge.connectors.sinks",
+    "DeltaSink": "resurge.connectors.delta.sink",
     "Determinism": "resurge.model.operator",
     "KafkaSink": "resurge.connectors.kafka.sink",
     "JobStatus": "resurge.handle",

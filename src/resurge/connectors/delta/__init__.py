@@ -1,0 +1,1 @@
+"""Delta Lake: a sink that commits staged files with an application transaction."""

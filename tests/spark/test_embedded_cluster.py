@@ -51,7 +51,7 @@ def where_tasks_ran(spark: Any, executors: list[str]) -> list[tuple[str, str, st
     def ran(items: Any) -> list[tuple[str, str, str]]:
         import time
 
-        from resurge.runtime.worker.tasks import executor_id
+        from resurge.runtime.worker.executor import executor_id
 
         list(items)
         time.sleep(0.02)

@@ -188,10 +188,11 @@ class CatchingUp:
             engine.outputs.discard(flight.reports or ())
             engine.versions.abandoned(flight.plan, engine.facts.capacity)
             engine.observe()
-            if isinstance(flight.error, EngineError):
-                engine.try_again(flight.error)
-            elif not flight.is_void(engine.facts):
-                _explain(flight, failed)
+            try:
+                if isinstance(flight.error, EngineError) or not flight.is_void(engine.facts):
+                    _explain(flight, failed)
+            except EngineError as error:
+                engine.try_again(error)
             return
         reports = flight.reports or []
         engine.adopt(flight.plan, flight.chosen, reports)
@@ -271,8 +272,8 @@ class CatchingUp:
 
 
 def _explain(flight: Flight, failed: list[tuple[str, str]]) -> None:
-    """A step failed though no node was lost: the job's own fault, unless Spark moved a task."""
-    if failed and failed[0][0] != "Misplaced":
+    """A step failed though no node was lost: raise the job's own fault, or Spark's."""
+    if failed:
         raise_failure(*failed[0])
     if flight.error is not None and not isinstance(flight.error, NodesLostError):
         raise flight.error

@@ -15,7 +15,7 @@ from resurge.errors import EngineError, JobError, ResurgeError
 from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
-from resurge.protocols import recovery
+from resurge.protocols import recovery, retrying
 from resurge.protocols.checkpoint import is_due
 from resurge.protocols.epoch import Pace, is_full, observed, row_limit
 from resurge.protocols.recovery import Facts, Phase
@@ -48,7 +48,6 @@ from resurge.telemetry.log import TelemetryLog
 
 POLL_S = loop.POLL_S
 FLIGHT_S = 30.0
-MOST_FAILURES = 3
 
 
 class Engine:
@@ -82,7 +81,7 @@ class Engine:
 
     def _is_chained(self) -> bool:
         """Chains of operators need their partitions together, so they are for a single node only."""
-        return self.options.chained and len(self.runner.members()) <= 1 and self.runner.master.startswith(("local", "inline"))
+        return self.options.chained and len(self.runner.members()) <= 1 and not self.runner.is_concurrent
 
     def start(self) -> None:
         """Take the job over, restore its state and bring it to where the last driver was."""
@@ -275,23 +274,26 @@ class Engine:
                 self.versions.abandoned(plan, self.facts.capacity)
                 self.try_again(error)
                 continue
-            self.failures = 0
             failed = [report.failure for report in reports if report.failure is not None]
             if failed:
                 self.outputs.discard(reports)
                 self.versions.abandoned(plan, self.facts.capacity)
-                if failed[0][0] == "Misplaced":
+                try:
+                    raise_failure(*failed[0])
+                except EngineError as error:
+                    self.try_again(error)
                     continue
-                raise_failure(*failed[0])
             self.attempt_s = time.monotonic() - began
             self.adopt(plan, chosen, reports)
             return reports
 
     def try_again(self, error: EngineError) -> None:
-        """Spark failed at a job: see who is there and go on, unless it has failed several times in a row."""
+        """Spark failed at a job: pause, see who is there and go on, unless it has failed several times in a row."""
         self.failures += 1
-        if self.failures > MOST_FAILURES:
+        pause_s = retrying.pause_s(self.failures)
+        if pause_s is None:
             raise error
+        self.stopping.wait(pause_s)
         self.observe()
 
     def planned(self, chosen: Work, expired: Mapping[NodeId, list[str]]) -> JobPlan:
@@ -301,6 +303,7 @@ class Engine:
 
     def adopt(self, plan: JobPlan, chosen: Work, reports: list[SlotReport]) -> None:
         """A job succeeded: its versions are the newest, and what it buffered is known."""
+        self.failures = 0
         self.versions.adopt(plan, reports)
         if chosen.buffered:
             self.versions.buffer(chosen.buffered, reports, chosen.producers())

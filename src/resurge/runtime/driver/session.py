@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resurge.errors import JobError
+from resurge.runtime.driver.spark_settings import is_in_process, required_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,26 +86,23 @@ def _settings(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "resurge.runtime.worker.daemon",
         # Loopback sockets cost a delayed acknowledgement in each direction of each task.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
-        # A pinned task waits for its own executor; on one machine there is only one.
-        "spark.locality.wait": "0" if master.startswith("local") else "30s",
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
         "spark.broadcast.compress": "false",
         "spark.rdd.compress": "false",
-        "spark.task.maxFailures": "1",
         "spark.sql.session.timeZone": "UTC",
     }
-    if master.startswith("local"):
+    if is_in_process(master):
+        settings["spark.locality.wait"] = "0"
         # The JVM only moves bytes here: its quick compiler and a collector with a large young generation leave the cores to tasks.
         settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xmn512m"
         settings["spark.driver.memory"] = "2g"
     else:
-        settings |= silence_settings()
+        settings |= silence_settings() | required_settings(master)
     if is_on_this_machine(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings

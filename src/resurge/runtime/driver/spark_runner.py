@@ -11,10 +11,11 @@ from resurge.errors import EngineError, JobError
 from resurge.model.names import NodeId
 from resurge.runtime.driver.job_code import packed
 from resurge.runtime.driver.runner import Member, NodesLostError
+from resurge.runtime.driver.spark_settings import is_in_process, refuse_unfit
 from resurge.runtime.driver.warming import Warming
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
-from resurge.runtime.worker.tasks import LevelFunction, WarmUp, decode_reports
+from resurge.runtime.worker.tasks import IN_PROCESS_NODE, LevelFunction, WarmUp, decode_reports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,8 @@ class SparkRunner:
         self.cpu_share = cpu_share or (lambda executor: 1.0)
         self.context = spark.sparkContext
         self.master = str(self.context.master)
-        self.is_concurrent = not self.master.startswith("local")
+        self.is_concurrent = not is_in_process(self.master)
+        refuse_unfit(self.master, self.context.getConf().get)
         self._jvm: Any = self.context._jvm
         self._scala: Any = self.context._jsc.sc()
         self._serializer = NoOpSerializer()
@@ -49,6 +51,7 @@ class SparkRunner:
         self._jobs = itertools.count(1)
         self._hosts: dict[str, str] = {}
         self._known: dict[NodeId, int] = {}
+        self._cores_per_task = int(self.context.getConf().get("spark.task.cpus", "1"))
         self._seen: frozenset[NodeId] = frozenset()
         self._driver_host = str(self.context.getConf().get("spark.driver.host", "127.0.0.1"))
         self._warming = Warming(self._warm)
@@ -59,8 +62,8 @@ class SparkRunner:
 
     def members(self) -> dict[NodeId, Member]:
         """The executors that are up and warm; new ones are warmed in the background."""
-        if self.master.startswith("local"):
-            return {NodeId("driver"): Member(int(self.context.defaultParallelism))}
+        if not self.is_concurrent:
+            return {NodeId(IN_PROCESS_NODE): Member(int(self.context.defaultParallelism))}
         found = self._executors()
         self._warming.look_after(found)
         return {node: found[node] for node in self._warming.warm if node in found}
@@ -94,7 +97,7 @@ class SparkRunner:
             executor = listed.apply(index)
             name = NodeId(str(executor.id()))
             self._hosts[name] = str(executor.hostPort()).rsplit(":", 1)[0]
-            self._known[name] = int(executor.totalCores())
+            self._known[name] = max(1, int(executor.totalCores()) // self._cores_per_task)
 
     def install(self, job: str, code: JobCode) -> None:
         """Broadcast the job's code; functions of the user's own travel by value."""
@@ -104,7 +107,7 @@ class SparkRunner:
     def _wait_until_warm(self) -> None:
         """Begin with all executors that there are, so that partitions are spread over all of them."""
         deadline = time.monotonic() + WARM_S
-        while not self.master.startswith("local") and time.monotonic() < deadline:
+        while self.is_concurrent and time.monotonic() < deadline:
             known = self._executors()
             if known and len(self.members()) >= len(known):
                 return
@@ -124,7 +127,7 @@ class SparkRunner:
 
     def _collected(self, job: Any, nodes: frozenset[NodeId]) -> list[bytes]:
         """Run the job; on a cluster watch its nodes meanwhile, and give it up as soon as one is lost."""
-        if self.master.startswith("local"):
+        if not self.is_concurrent:
             return _result(job)
         from pyspark import InheritableThread
 

@@ -91,7 +91,7 @@ def node_environment(mark: str, spec: NodeSpec, local_folder: Path) -> dict[str,
 
 
 def cluster_settings(cores_per_node: int = 1, memory: str = "700m", silence_s: float = SILENCE_S) -> dict[str, str]:
-    """Spark settings of a job on an embedded cluster: one executor per node, tasks that stay where they are sent, no retries."""
+    """Spark settings of a job on an embedded cluster: one executor per node."""
     return {
         **silence_settings(silence_s),
         "spark.executor.cores": str(cores_per_node),
@@ -100,16 +100,6 @@ def cluster_settings(cores_per_node: int = 1, memory: str = "700m", silence_s: f
         "spark.driver.extraJavaOptions": " ".join(QUICK_JVM),
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
-        # All nodes are on one host, so at 0 a pinned task runs on whichever executor is free first. A lost executor ends the wait.
-        "spark.locality.wait": "300s",
-        "spark.task.maxFailures": "1",
-        "spark.stage.maxConsecutiveAttempts": "1",
-        "spark.excludeOnFailure.enabled": "false",
-        "spark.dynamicAllocation.enabled": "false",
-        "spark.speculation": "false",
         # Start with the executors that there are: the driver decides when enough nodes are warm.
         "spark.scheduler.minRegisteredResourcesRatio": "0",
-        "spark.python.worker.reuse": "true",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.executorEnv.POLARS_MAX_THREADS": "1",
     }

@@ -13,12 +13,14 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import resurge.runtime.worker.tasks  # noqa: F401
+from resurge.runtime.worker.executor import executor_id
 
 # Where pandas is installed, Arrow imports it at its first conversion: half a second that a task should not wait for.
 with contextlib.suppress(ImportError):
     importlib.import_module("pandas")
 
 if __name__ == "__main__":
+    executor_id()
     gc.collect()
     gc.freeze()
     manager()

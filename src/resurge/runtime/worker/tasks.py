@@ -1,16 +1,17 @@
 """The functions that Spark runs on the executors. Bytes in, bytes out."""
 
-import os
 import pickle
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from resurge.runtime.worker.executor import executor_id
 from resurge.runtime.worker.level import JobCode, LevelTask
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 
+IN_PROCESS_NODE = "driver"
+MISPLACED = "Misplaced"
 _JOBS_KEPT = 4
 _CODE: dict[str, JobCode] = {}
 _plans = msgspec.msgpack.Decoder(JobPlan)
@@ -36,8 +37,8 @@ class LevelFunction:
         plan = _plans.decode(self.plan)
         wanted = plan.slots[slot].node
         here = executor_id()
-        if here is not None and wanted != here:
-            report = SlotReport(slot, self.level, failure=("Misplaced", f"slot {slot} belongs on {wanted}, not on {here}"))
+        if wanted not in (IN_PROCESS_NODE, here):
+            report = SlotReport(slot, self.level, failure=(MISPLACED, f"slot {slot} belongs on executor {wanted}, not on {here}"))
             yield from self._framed(_misplaced(report, plan, packets, self.is_last))
             return
         yield from self._framed(LevelTask(_loaded(self.job, self.code), plan, slot, self.level, packets).run())
@@ -71,17 +72,6 @@ def _misplaced(report: SlotReport, plan: JobPlan, packets: list[bytes], is_last:
     if is_last:
         return reports
     return [PacketWriter().finish(report.slot, {}, reports if target == 0 else []) for target in range(len(plan.slots))]
-
-
-def executor_id() -> str | None:
-    """The executor that this process belongs to, where that can be told: a standalone executor's work folder is its id."""
-    asked = os.environ.get("SPARK_EXECUTOR_ID")
-    if asked:
-        return asked
-    folder = Path.cwd()
-    if folder.parent.name.startswith("app-") and folder.name.isdigit():
-        return folder.name
-    return None
 
 
 class WarmUp:

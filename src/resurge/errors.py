@@ -57,6 +57,10 @@ class EngineError(JobError):
     """Spark itself failed at a job, though none of its nodes was seen to be lost; trying again may help."""
 
 
+class UnfitNodeError(JobError):
+    """A node cannot run the job's tasks: its versions or its code are not those of the driver."""
+
+
 class ClusterError(ResurgeError):
     """The embedded cluster could not do what was asked."""
 

@@ -1,5 +1,6 @@
 """Nodes that are as fast as the experiment needs: their share of a core is set from what the job was measured to cost."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from resurge.model.names import NodeId
@@ -7,6 +8,7 @@ from resurge.runtime.driver.runner import Member
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
+from resurge.telemetry.events import Event
 
 MEASURED_JOBS = 8
 IGNORED_JOBS = 4
@@ -36,6 +38,10 @@ class CalibratedRunner:
     def is_concurrent(self) -> bool:
         """As the runner inside."""
         return self.inner.is_concurrent
+
+    def listen(self, tell: Callable[[Event], None]) -> None:
+        """As the runner inside."""
+        self.inner.listen(tell)
 
     def members(self) -> dict[NodeId, Member]:
         """The nodes, each with the same share."""

@@ -93,6 +93,7 @@ class Engine:
         self.sources = Sources(self.topology, self.store)
         self.sources.begin(self.runner)
         self.outputs.open(job, found.committed_epoch)
+        self.runner.listen(self.telemetry.write)
         self.runner.install(self.job, JobCode(self.program, self.sources.readers, self.outputs.sinks))
         self._adopt(found)
         self.story = Story(self.telemetry, self.program, self.ledger)

@@ -9,6 +9,7 @@ from resurge.model.names import NodeId
 from resurge.runtime.worker.level import JobCode, LevelTask
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 from resurge.runtime.worker.tasks import decode_reports
+from resurge.telemetry.events import Event
 
 
 class Member(NamedTuple):
@@ -37,6 +38,9 @@ class Runner(Protocol):
     def is_concurrent(self) -> bool:
         """Whether several jobs may run at the same time, on nodes of their own."""
 
+    def listen(self, tell: Callable[[Event], None]) -> None:
+        """Have events told that the runner itself sees, such as a node that is refused; from any thread."""
+
     def members(self) -> dict[NodeId, Member]:
         """The nodes that may be used now."""
 
@@ -64,6 +68,9 @@ class InlineRunner:
         self._code: dict[str, JobCode] = {}
         self._folders: set[str] = set()
         self.before_task: Callable[[int, str], None] | None = None
+
+    def listen(self, tell: Callable[[Event], None]) -> None:
+        """There is nothing to tell."""
 
     def members(self) -> dict[NodeId, Member]:
         """The nodes that have not been killed."""

@@ -1,21 +1,25 @@
 """Job plans as Spark jobs: located tasks, Arrow blobs, one shuffle between two levels."""
 
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from resurge.errors import EngineError, JobError
+from resurge.errors import EngineError, JobError, UnfitNodeError
 from resurge.model.names import NodeId
 from resurge.runtime.driver.job_code import packed
 from resurge.runtime.driver.runner import Member, NodesLostError
+from resurge.runtime.driver.shipping import is_missing, ship
 from resurge.runtime.driver.spark_settings import is_in_process, refuse_unfit
 from resurge.runtime.driver.warming import Warming
+from resurge.runtime.worker.fitness import Fitness, misfits, own_fitness
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 from resurge.runtime.worker.tasks import IN_PROCESS_NODE, LevelFunction, WarmUp, decode_reports
+from resurge.telemetry.events import Event, Warned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,11 +58,18 @@ class SparkRunner:
         self._cores_per_task = int(self.context.getConf().get("spark.task.cpus", "1"))
         self._seen: frozenset[NodeId] = frozenset()
         self._driver_host = str(self.context.getConf().get("spark.driver.host", "127.0.0.1"))
-        self._warming = Warming(self._warm)
+        self._shipping = threading.Lock()
+        self._is_shipped = False
+        self._tell: Callable[[Event], None] = lambda event: None
+        self._warming = Warming(self._warm, lambda reason: self._tell(Warned(time.time(), reason)))
 
     def session(self) -> "SparkSession":
         """The session, for sources that are streaming DataFrames."""
         return self.spark
+
+    def listen(self, tell: Callable[[Event], None]) -> None:
+        """Tell of nodes that are refused."""
+        self._tell = tell
 
     def members(self) -> dict[NodeId, Member]:
         """The executors that are up and warm; new ones are warmed in the background."""
@@ -105,11 +116,14 @@ class SparkRunner:
         self._wait_until_warm()
 
     def _wait_until_warm(self) -> None:
-        """Begin with all executors that there are, so that partitions are spread over all of them."""
+        """Begin with all executors that there are and fit, so that partitions are spread over all of them."""
         deadline = time.monotonic() + WARM_S
         while self.is_concurrent and time.monotonic() < deadline:
             known = self._executors()
-            if known and len(self.members()) >= len(known):
+            refused = self._warming.refused
+            if known and len(self.members()) + len(refused) >= len(known):
+                if known.keys() <= refused.keys():
+                    raise JobError(f"no node can run this job: {'; '.join(refused.values())}")
                 return
             time.sleep(WATCH_S)
 
@@ -172,11 +186,43 @@ class SparkRunner:
         return frozenset()
 
     def _warm(self, node: NodeId) -> None:
-        """Run a job on a new node alone, which does what every job does: Python workers, imports, the job's code, a shuffle."""
+        """Run a job on a new node alone, which does what every job does, and refuse the node if its versions do not fit."""
+        try:
+            found = self._warmed(node)
+        except EngineError as error:
+            if not is_missing(error):
+                raise
+            with self._shipping:
+                if not self._is_shipped:
+                    ship(self.context)
+                    self._is_shipped = True
+            found = self._warmed(node)
+        if found.executor is None:
+            raise UnfitNodeError(
+                f"node {node} on {found.host} is refused: its Python workers cannot tell which executor they belong to; expected "
+                "/proc, or the variable SPARK_EXECUTOR_ID"
+            )
+        if found.executor != node:
+            raise EngineError(f"Spark ran the task on executor {found.executor}")
+        wrong = misfits(own_fitness(), found)
+        if wrong:
+            raise UnfitNodeError(
+                f"node {node} on {found.host} is refused: {'; '.join(wrong)}; give all nodes the driver's environment "
+                "(docs/guides/deploying.md)"
+            )
+
+    def _warmed(self, node: NodeId) -> Fitness:
+        """Python workers, imports, the job's code, a shuffle; what the node reports of itself."""
         job, (code, _) = next(iter(self._code.items()), ("", (None, 0)))
         stage = self._stage(self._placed((node,), 1), WarmUp(code, job, is_last=False))
         pairs = self._placed((node,), 1).zip(self._shuffled(stage, 1), self._bytes)
-        _result(self._stage(pairs, WarmUp(code, job, is_last=True)).asJavaRDD())
+        found = _result(self._stage(pairs, WarmUp(code, job, is_last=True)).asJavaRDD())
+        try:
+            return msgspec.json.decode(found[-1], type=Fitness)
+        except msgspec.MsgspecError as error:
+            raise UnfitNodeError(
+                f"node {node} is refused: it has another version of Resurge, which reports no versions"
+            ) from error
 
     def close(self) -> None:
         """Drop the broadcast code."""

@@ -1,22 +1,26 @@
-"""New nodes are warmed in the background, and count only once they are warm."""
+"""New nodes are warmed in the background, and count only once they are warm. Nodes that do not fit are refused."""
 
 import threading
+import time
 from collections.abc import Callable, Collection
 
-from resurge.errors import JobError
+from resurge.errors import JobError, UnfitNodeError
 from resurge.model.names import NodeId
+from resurge.protocols import retrying
 
 
 class Warming:
-    """Warms each node once, in a thread of its own, and knows which are warm.
+    """Warms each node in a thread of its own, and knows which nodes are warm and which are refused.
 
     A node that was lost and is there again under the same name is a new one: its processes and files may be others.
     """
 
-    def __init__(self, warm: Callable[[NodeId], None]) -> None:
+    def __init__(self, warm: Callable[[NodeId], None], refuse: Callable[[str], None] = lambda message: None) -> None:
         self._warm_one = warm
+        self._refuse = refuse
         self._attempts: dict[NodeId, object] = {}
         self._done: set[NodeId] = set()
+        self._refused: dict[NodeId, str] = {}
         self._lock = threading.Lock()
 
     @property
@@ -24,6 +28,12 @@ class Warming:
         """The nodes that are warm, in order."""
         with self._lock:
             return sorted(self._done)
+
+    @property
+    def refused(self) -> dict[NodeId, str]:
+        """The nodes that are not used, and why."""
+        with self._lock:
+            return dict(self._refused)
 
     def look_after(self, nodes: Collection[NodeId]) -> None:
         """Begin to warm the nodes that are new, and forget those that are gone."""
@@ -41,18 +51,40 @@ class Warming:
             self._done.difference_update(nodes)
             for node in nodes:
                 self._attempts.pop(node, None)
+                self._refused.pop(node, None)
 
     def _warm(self, node: NodeId, attempt: object) -> None:
-        try:
-            self._warm_one(node)
-            is_warm = True
-        except JobError:
-            # The node died while it was being warmed; if it is still there, it is tried again.
-            is_warm = False
+        failures = 0
+        reason: str | None = None
+        while self._is_current(node, attempt):
+            try:
+                self._warm_one(node)
+                reason = None
+                break
+            except UnfitNodeError as error:
+                reason = str(error)
+                break
+            except JobError as error:
+                # The node may have died while it was being warmed; if it is still there, it is tried again.
+                failures += 1
+                reason = f"node {node} could not be warmed: {error}"
+                pause_s = retrying.pause_s(failures)
+                if pause_s is None:
+                    break
+                time.sleep(pause_s)
+        self._ended(node, attempt, reason)
+
+    def _is_current(self, node: NodeId, attempt: object) -> bool:
+        with self._lock:
+            return self._attempts.get(node) is attempt
+
+    def _ended(self, node: NodeId, attempt: object, reason: str | None) -> None:
         with self._lock:
             if self._attempts.get(node) is not attempt:
                 return
-            if is_warm:
+            if reason is None:
                 self._done.add(node)
             else:
-                self._attempts.pop(node)
+                self._refused[node] = reason
+        if reason is not None:
+            self._refuse(reason)

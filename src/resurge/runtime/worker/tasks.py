@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from resurge.runtime.worker.executor import executor_id
+from resurge.runtime.worker.fitness import own_fitness
 from resurge.runtime.worker.level import JobCode, LevelTask
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 
@@ -75,7 +76,7 @@ def _misplaced(report: SlotReport, plan: JobPlan, packets: list[bytes], is_last:
 
 
 class WarmUp:
-    """A task that computes nothing but loads all that tasks need: this module, the job's code, and a little of Polars."""
+    """A task that loads all that tasks need (this module, the job's code, a little of Polars) and reports what its node has."""
 
     def __init__(self, code: Any, job: str, *, is_last: bool) -> None:
         self.code = code
@@ -92,7 +93,7 @@ class WarmUp:
         pl.DataFrame({"key": ["a", "b"], "value": [1, 2]}).group_by("key").agg(pl.col("value").sum())
         if not self.is_last:
             yield (0).to_bytes(8, "big")
-        yield b"warm"
+        yield msgspec.json.encode(own_fitness())
 
 
 def decode_reports(messages: Iterable[bytes]) -> list[SlotReport]:

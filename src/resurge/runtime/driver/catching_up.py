@@ -14,7 +14,7 @@ from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
 from resurge.protocols.step_choice import EARLY, StepChoice, is_void
 from resurge.protocols.tempo import Race, StepCost, Tempo
-from resurge.runtime.driver.failures import raise_failure
+from resurge.runtime.driver.failures import raise_failures
 from resurge.runtime.driver.job_plans import Work, buffered_groups, catch_up_work, joined, live_work
 from resurge.runtime.driver.outputs import without_rows
 from resurge.runtime.driver.runner import NodesLostError, Runner
@@ -190,7 +190,9 @@ class CatchingUp:
             engine.observe()
             try:
                 if isinstance(flight.error, EngineError) or not flight.is_void(engine.facts):
-                    _explain(flight, failed)
+                    raise_failures(flight.reports or ())
+                    if flight.error is not None and not isinstance(flight.error, NodesLostError):
+                        raise flight.error
             except EngineError as error:
                 engine.try_again(error)
             return
@@ -269,14 +271,6 @@ class CatchingUp:
             self.race = Race()
         engine.story.committed(engine.facts)
         engine.story.catch_up(engine, step, parts, took)
-
-
-def _explain(flight: Flight, failed: list[tuple[str, str]]) -> None:
-    """A step failed though no node was lost: raise the job's own fault, or Spark's."""
-    if failed:
-        raise_failure(*failed[0])
-    if flight.error is not None and not isinstance(flight.error, NodesLostError):
-        raise flight.error
 
 
 def restore_s(reports: Iterable[SlotReport]) -> float:

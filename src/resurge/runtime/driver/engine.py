@@ -22,7 +22,7 @@ from resurge.protocols.recovery import Facts, Phase
 from resurge.runtime.driver import loop
 from resurge.runtime.driver.catching_up import CatchingUp
 from resurge.runtime.driver.checkpointing import Checkpoints, saved_partitions
-from resurge.runtime.driver.failures import raise_failure
+from resurge.runtime.driver.failures import raise_failures
 from resurge.runtime.driver.graphs import partition_graph
 from resurge.runtime.driver.job_plans import JobFrame, Work, job_plan, live_work
 from resurge.runtime.driver.ledger import Ledger, shown_epochs
@@ -265,25 +265,20 @@ class Engine:
             began = time.monotonic()
             chosen = work()
             plan = self.planned(chosen, self.versions.expired())
+            reports: list[SlotReport] = []
             try:
                 reports = self.runner.run(plan)
-            except NodesLostError as error:
-                self.versions.abandoned(plan, self.facts.capacity)
-                self._lost(error.nodes)
-                continue
-            except EngineError as error:
-                self.versions.abandoned(plan, self.facts.capacity)
-                self.try_again(error)
-                continue
-            failed = [report.failure for report in reports if report.failure is not None]
-            if failed:
+                raise_failures(reports)
+            except (NodesLostError, ResurgeError) as error:
                 self.outputs.discard(reports)
                 self.versions.abandoned(plan, self.facts.capacity)
-                try:
-                    raise_failure(*failed[0])
-                except EngineError as error:
+                if isinstance(error, NodesLostError):
+                    self._lost(error.nodes)
+                elif isinstance(error, EngineError):
                     self.try_again(error)
-                    continue
+                else:
+                    raise
+                continue
             self.attempt_s = time.monotonic() - began
             self.adopt(plan, chosen, reports)
             return reports

@@ -1,10 +1,19 @@
 """Failures that tasks report, as the errors they were."""
 
+from collections.abc import Iterable
 from typing import NoReturn
 
 from resurge import errors
 from resurge.errors import EngineError, JobError, ResurgeError
+from resurge.runtime.worker.messages import SlotReport
 from resurge.runtime.worker.tasks import MISPLACED
+
+
+def raise_failures(reports: Iterable[SlotReport]) -> None:
+    """Raise the first failure that the tasks of a job reported, if there is one."""
+    for report in reports:
+        if report.failure is not None:
+            raise_failure(*report.failure)
 
 
 def raise_failure(kind: str, message: str) -> NoReturn:

@@ -57,7 +57,9 @@ def where_tasks_ran(spark: Any, executors: list[str]) -> list[tuple[str, str, st
         time.sleep(0.02)
         return [(executor_id() or "", os.environ["RESURGE_NODE"], os.environ["RESURGE_CPU_SHARE"])]
 
-    placed = SparkRunner(spark)._placed(tuple(executors), 0)
+    runner = SparkRunner(spark)
+    runner.members()
+    placed = runner._rdds.placed(runner._locations(executors), 0)
     rdd = RDD(spark._jvm.org.apache.spark.api.java.JavaRDD.fromRDD(placed, placed.elementClassTag()), spark.sparkContext)
     return list(rdd.mapPartitions(ran)._reserialize(CPickleSerializer()).collect())
 

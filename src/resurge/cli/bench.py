@@ -1,4 +1,4 @@
-"""resurge bench throughput | growth | latency | state: ratios inside one run, each with a result file."""
+"""resurge bench throughput | growth | latency | state | slots: ratios inside one run, each with a result file."""
 
 import json
 import tempfile
@@ -155,4 +155,28 @@ def latency(
     for row in result["results"]:
         told = [row[name] for name in ("resurge", "resurge_default_interval", "structured_streaming")]
         table.add_row(str(row["queries"]), *(f"{it['p50_s']:.2f} ({it['p99_s']:.2f})" for it in told), f"{row['ratio']:.2f}")
+    Console().print(table)
+
+
+@app.command()
+def slots(
+    numbers: Annotated[str, typer.Option("--slots", help="Numbers of slots, separated by commas.")] = "16,64,256",
+    cores: Annotated[int, typer.Option(min=1)] = 2,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """What an empty job costs over the number of slots: calls into the JVM, planning and running."""
+    from resurge.benchmarks.slots import measure
+
+    with telling(Console(stderr=True, quiet=as_json), "starting Spark") as tell:
+        result = measure(_whole_numbers(numbers), cores, tell)
+    _kept("slots", result, out, as_json)
+    if as_json:
+        return
+    table = Table(title=f"an empty job of two levels on {cores} cores")
+    for column in ("slots", "calls for new nodes", "calls per job", "plan, ms", "job, ms", "per task, ms"):
+        table.add_column(column, justify="right")
+    for row in result["results"]:
+        calls = (str(row[name]) for name in ("slots", "calls_for_new_nodes", "calls_per_job"))
+        table.add_row(*calls, *(f"{row[name]:.1f}" for name in ("plan_ms", "job_ms", "task_ms")))
     Console().print(table)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
@@ -20,8 +21,16 @@ class Slots:
 
     def of(self, node: NodeId, key_group: int) -> int:
         """The slot that runs a key group on a node."""
-        mine = [index for index, owner in enumerate(self.nodes) if owner == node]
+        mine = self._slots[node]
         return mine[key_group % len(mine)]
+
+    @cached_property
+    def _slots(self) -> Mapping[NodeId, list[int]]:
+        """The slots of each node; asked for every partition, so that looking at all slots each time would take long."""
+        found: dict[NodeId, list[int]] = {}
+        for index, owner in enumerate(self.nodes):
+            found.setdefault(owner, []).append(index)
+        return found
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from resurge.errors import EngineError, JobError, UnfitNodeError
 from resurge.model.names import NodeId
 from resurge.runtime.driver.job_code import packed
+from resurge.runtime.driver.job_rdds import JobRdds
 from resurge.runtime.driver.runner import Member, NodesLostError
 from resurge.runtime.driver.shipping import is_missing, ship
 from resurge.runtime.driver.spark_settings import is_in_process, refuse_unfit
@@ -29,28 +30,20 @@ SETTLE_S = 0.3
 SETTLE_MOST_S = 2.0
 CANCEL_S = 5.0
 WARM_S = 60.0
-MOST_LOCATED = 64
 
 
 class SparkRunner:
     """Runs plans on a Spark session; the session is the caller's to stop."""
 
     def __init__(self, spark: "SparkSession", cpu_share: Callable[[str], float] | None = None) -> None:
-        from pyspark.serializers import NoOpSerializer
-
         self.spark = spark
         self.cpu_share = cpu_share or (lambda executor: 1.0)
         self.context = spark.sparkContext
         self.master = str(self.context.master)
         self.is_concurrent = not is_in_process(self.master)
         refuse_unfit(self.master, self.context.getConf().get)
-        self._jvm: Any = self.context._jvm
         self._scala: Any = self.context._jsc.sc()
-        self._serializer = NoOpSerializer()
-        self._bytes = self._jvm.scala.reflect.ClassTag.apply(self._jvm.java.lang.Class.forName("[B"))
-        self._any = self._jvm.scala.reflect.ClassTag.Any()
-        self._identity = getattr(self._jvm.scala.Predef, "$conforms")()
-        self._located: dict[tuple[tuple[str, ...], int], Any] = {}
+        self._rdds = JobRdds(self.context)
         self._code: dict[str, tuple[Any, int]] = {}
         self._jobs = itertools.count(1)
         self._hosts: dict[str, str] = {}
@@ -132,17 +125,14 @@ class SparkRunner:
         code, levels = self._code[plan.job]
         nodes = tuple(slot.node for slot in plan.slots)
         encoded = msgspec.msgpack.encode(plan)
-        stage = self._stage(self._placed(nodes, 1), LevelFunction(encoded, code, plan.job, 0, levels))
-        for level in range(1, levels):
-            shuffled = self._shuffled(stage, len(nodes))
-            pairs = self._placed(nodes, len(nodes)).zip(shuffled, self._bytes)
-            stage = self._stage(pairs, LevelFunction(encoded, code, plan.job, level, levels))
-        return decode_reports(self._collected(stage.asJavaRDD(), frozenset(NodeId(node) for node in nodes)))
+        functions = [LevelFunction(encoded, code, plan.job, level, levels) for level in range(levels)]
+        job = self._rdds.job(self._locations(nodes), functions, code)
+        return decode_reports(self._collected(job, frozenset(NodeId(node) for node in nodes)))
 
     def _collected(self, job: Any, nodes: frozenset[NodeId]) -> list[bytes]:
         """Run the job; on a cluster watch its nodes meanwhile, and give it up as soon as one is lost."""
         if not self.is_concurrent:
-            return _result(job)
+            return self._result(job)
         from pyspark import InheritableThread
 
         group = f"resurge-{id(self)}-{next(self._jobs)}"
@@ -151,7 +141,7 @@ class SparkRunner:
         def run() -> None:
             self.context.setJobGroup(group, group, interruptOnCancel=True)
             try:
-                outcome["result"] = _result(job)
+                outcome["result"] = self._result(job)
             except JobError as error:
                 outcome["error"] = error
 
@@ -214,9 +204,8 @@ class SparkRunner:
     def _warmed(self, node: NodeId) -> Fitness:
         """Python workers, imports, the job's code, a shuffle; what the node reports of itself."""
         job, (code, _) = next(iter(self._code.items()), ("", (None, 0)))
-        stage = self._stage(self._placed((node,), 1), WarmUp(code, job, is_last=False))
-        pairs = self._placed((node,), 1).zip(self._shuffled(stage, 1), self._bytes)
-        found = _result(self._stage(pairs, WarmUp(code, job, is_last=True)).asJavaRDD())
+        functions = [WarmUp(code, job, is_last=is_last) for is_last in (False, True)]
+        found = self._result(self._rdds.job(self._locations([node]), functions, code))
         try:
             return msgspec.json.decode(found[-1], type=Fitness)
         except msgspec.MsgspecError as error:
@@ -229,46 +218,15 @@ class SparkRunner:
         for code, _ in self._code.values():
             code.unpersist()
 
-    def _stage(self, parent: Any, function: LevelFunction | WarmUp) -> Any:
-        return self._jvm.PythonRDD(parent, self._wrapped(function), True, False)
+    def _locations(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """How Spark names the executors of some nodes as places for tasks."""
+        return tuple(f"executor_{self._hosts.get(node, self._driver_host)}_{node}" for node in nodes)
 
-    def _wrapped(self, function: Any) -> Any:
-        from pyspark.core.rdd import _wrap_function
-
-        return _wrap_function(self.context, function, self._serializer, self._serializer)
-
-    def _shuffled(self, stage: Any, slots: int) -> Any:
-        pairs = self._jvm.PairwiseRDD(stage).asJavaPairRDD()
-        return self._jvm.PythonRDD.valueOfPair(pairs.partitionBy(self._jvm.PythonPartitioner(slots, 0))).rdd()
-
-    def _placed(self, nodes: tuple[str, ...], copies: int) -> Any:
-        """An RDD with one partition per slot, each preferring its node, of `copies` empty elements; reused between epochs."""
-        known = self._located.get((nodes, copies))
-        if known is None:
-            pairs = self._jvm.java.util.ArrayList()
-            for node in nodes:
-                elements = self._jvm.java.util.ArrayList()
-                for _ in range(copies):
-                    elements.add(bytearray())
-                where = self._jvm.java.util.ArrayList()
-                where.add(f"executor_{self._hosts.get(node, self._driver_host)}_{node}")
-                pairs.add(self._jvm.scala.Tuple2(self._sequence(elements), self._sequence(where)))
-            placed = self._scala.makeRDD(self._sequence(pairs), self._any)
-            known = placed.flatMap(self._identity, self._bytes)
-            while len(self._located) >= MOST_LOCATED:
-                self._located.pop(next(iter(self._located)), None)
-            self._located[nodes, copies] = known
-        return known
-
-    def _sequence(self, java_list: Any) -> Any:
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(java_list).toSeq()
-
-
-def _result(job: Any) -> list[bytes]:
-    try:
-        return [bytes(item) for item in job.collect()]
-    except Exception as error:
-        raise EngineError(f"Spark could not run the job: {_reason(error)}") from error
+    def _result(self, job: Any) -> list[bytes]:
+        try:
+            return self._rdds.collect(job)
+        except Exception as error:
+            raise EngineError(f"Spark could not run the job: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -51,9 +51,16 @@ class LevelFunction:
 
     def _framed(self, messages: list[bytes]) -> Iterator[bytes]:
         for target, message in enumerate(messages):
-            if not self.is_last:
-                yield target.to_bytes(8, "big")
-            yield message
+            yield from _addressed(message, None if self.is_last else target)
+
+
+def _addressed(message: bytes, target: int | None) -> Iterator[bytes]:
+    """A message for a slot of the next level, as a pair for Spark's shuffle; or for the driver, with its length before it."""
+    if target is None:
+        yield len(message).to_bytes(4, "big") + message
+    else:
+        yield target.to_bytes(8, "big")
+        yield message
 
 
 def _loaded(job: str, code: Any) -> JobCode:
@@ -91,9 +98,7 @@ class WarmUp:
         if self.code is not None:
             _loaded(self.job, self.code)
         pl.DataFrame({"key": ["a", "b"], "value": [1, 2]}).group_by("key").agg(pl.col("value").sum())
-        if not self.is_last:
-            yield (0).to_bytes(8, "big")
-        yield msgspec.json.encode(own_fitness())
+        yield from _addressed(msgspec.json.encode(own_fitness()), None if self.is_last else 0)
 
 
 def decode_reports(messages: Iterable[bytes]) -> list[SlotReport]:

@@ -123,6 +123,23 @@ class NodeLost(msgspec.Struct, frozen=True, tag=True):
     is_correlated: bool
 
 
+class NodeSilent(msgspec.Struct, frozen=True, tag=True):
+    """A node has not answered for longer than usual: jobs that use it wait for it. It is lost after `allowed_s` of silence."""
+
+    at_s: float
+    node: str
+    silence_s: float
+    allowed_s: float
+
+
+class NodeHeardAgain(msgspec.Struct, frozen=True, tag=True):
+    """A node that was silent has answered; nobody waits for it any more."""
+
+    at_s: float
+    node: str
+    silence_s: float
+
+
 class NodeJoined(msgspec.Struct, frozen=True, tag=True):
     """A node is warm and may take partitions."""
 
@@ -201,6 +218,8 @@ Event = (
     | CatchUpFinished
     | NodesKilled
     | NodeLost
+    | NodeSilent
+    | NodeHeardAgain
     | NodeJoined
     | RecoveryPlanned
     | QueriesChanged

@@ -12,9 +12,10 @@ from resurge.errors import EngineError, JobError, UnfitNodeError
 from resurge.model.names import NodeId
 from resurge.runtime.driver.job_code import packed
 from resurge.runtime.driver.job_rdds import JobRdds
+from resurge.runtime.driver.node_watch import NodeWatch
 from resurge.runtime.driver.runner import Member, NodesLostError
 from resurge.runtime.driver.shipping import is_missing, ship
-from resurge.runtime.driver.spark_settings import is_in_process, refuse_unfit
+from resurge.runtime.driver.spark_settings import is_in_process, refuse_unfit, seconds
 from resurge.runtime.driver.warming import Warming
 from resurge.runtime.worker.fitness import Fitness, misfits, own_fitness
 from resurge.runtime.worker.level import JobCode
@@ -53,6 +54,7 @@ class SparkRunner:
         self._driver_host = str(self.context.getConf().get("spark.driver.host", "127.0.0.1"))
         self._shipping = threading.Lock()
         self._is_shipped = False
+        self._watch: NodeWatch | None = None
         self._tell: Callable[[Event], None] = lambda event: None
         self._warming = Warming(self._warm, lambda reason: self._tell(Warned(time.time(), reason)))
 
@@ -61,7 +63,7 @@ class SparkRunner:
         return self.spark
 
     def listen(self, tell: Callable[[Event], None]) -> None:
-        """Tell of nodes that are refused."""
+        """Tell of nodes that are refused, and of those that are waited for."""
         self._tell = tell
 
     def members(self) -> dict[NodeId, Member]:
@@ -107,6 +109,17 @@ class SparkRunner:
         """Broadcast the job's code; functions of the user's own travel by value."""
         self._code = {job: (self.context.broadcast(packed(code)), code.program.levels)}
         self._wait_until_warm()
+        if self.is_concurrent and self._watch is None:
+            self._watch = NodeWatch(self.context, self._silence_s(), self._watched, self._tell)
+            self._watch.start()
+
+    def _silence_s(self) -> float:
+        """After how many seconds without a heartbeat Spark itself gives an executor up."""
+        return seconds(str(self.context.getConf().get("spark.storage.blockManagerHeartbeatTimeoutMs", "120s")))
+
+    def _watched(self) -> frozenset[NodeId]:
+        """The nodes that jobs may wait for; one that is not warm yet has nothing to lose, and may be slow."""
+        return self._alive().intersection(self._warming.warm)
 
     def _wait_until_warm(self) -> None:
         """Begin with all executors that there are and fit, so that partitions are spread over all of them."""
@@ -214,7 +227,10 @@ class SparkRunner:
             ) from error
 
     def close(self) -> None:
-        """Drop the broadcast code."""
+        """Drop the broadcast code, and watch the nodes no longer."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
         for code, _ in self._code.values():
             code.unpersist()
 

@@ -59,6 +59,16 @@ class LoadMeasured(msgspec.Struct, frozen=True, tag=True):
     buffered_bytes: int = 0
 
 
+class LocalStoreMeasured(msgspec.Struct, frozen=True, tag=True):
+    """The local stores of the nodes, every few seconds: their place and limit, bytes there, and bytes on disk beyond it."""
+
+    at_s: float
+    place: str
+    limit_bytes: int | None
+    used_bytes: dict[str, int]
+    overflow_bytes: dict[str, int]
+
+
 class EpochFinished(msgspec.Struct, frozen=True, tag=True):
     """An epoch was committed: what it took in, what each query showed, and how long after arrival."""
 
@@ -213,6 +223,7 @@ Event = (
     JobStarted
     | TopologyDescribed
     | LoadMeasured
+    | LocalStoreMeasured
     | EpochFinished
     | CheckpointFinished
     | CatchUpFinished

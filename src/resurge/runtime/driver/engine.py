@@ -5,7 +5,6 @@ up with the journal, and then take new epochs. So a restarted driver, a lost nod
 """
 
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -38,7 +37,7 @@ from resurge.runtime.storage.checkpoint_store import CheckpointManifest
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.job_store import claim
 from resurge.runtime.storage.journal import EpochCommitted, EpochPlanned, Journal
-from resurge.runtime.storage.node_store import job_name
+from resurge.runtime.storage.node_store import job_name, remove_job
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import EpochWork, JobPlan, SlotReport
 from resurge.runtime.worker.packets import merge_maxima
@@ -318,7 +317,7 @@ class Engine:
             self.observe()
 
     def _frame(self) -> JobFrame:
-        return JobFrame(self.program, self.job, self._local_folder(), self.store.url)
+        return JobFrame(self.program, self.job, self._local_folder(), self.store.url, self.options.local_limit_bytes)
 
     def _local_folder(self) -> str:
         return f"{self.options.local_root}/resurge-{self.job}"
@@ -385,7 +384,7 @@ class Engine:
             self.sources.stop()
         self.runner.close()
         if self.job:
-            shutil.rmtree(self._local_folder(), ignore_errors=True)
+            remove_job(self._local_folder())
 
 
 def run_until_done(engine: Engine, *, epochs: int | None = None, until_idle: bool = False, drain: bool = False) -> None:

@@ -41,6 +41,7 @@ class JobFrame:
     job: str
     local_folder: str
     durable_url: str
+    local_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,7 @@ def job_plan(frame: JobFrame, slots: Slots, work: Work, attempt: str, expired: M
         frame.durable_url,
         work.checkpoint,
         dict(work.buffered),
+        frame.local_limit_bytes,
     )
 
 

@@ -5,13 +5,14 @@ import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from resurge.runtime.worker.tasks import LevelFunction, WarmUp
+from resurge.runtime.worker.tasks import LevelFunction, RemoveStore, WarmUp
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
 MOST_LOCATED = 64
 MOST_COMMAND_BYTES = 1 << 20
+Function = LevelFunction | WarmUp | RemoveStore
 
 
 class JobRdds:
@@ -43,9 +44,7 @@ class JobRdds:
         self._no_broadcast = self._list()
         self._code: tuple[Any, Any] = (None, None)
 
-    def job(
-        self, locations: tuple[str, ...], functions: Sequence[LevelFunction | WarmUp], code: "Broadcast[bytes] | None"
-    ) -> Any:
+    def job(self, locations: tuple[str, ...], functions: Sequence[Function], code: "Broadcast[bytes] | None") -> Any:
         """One task per location and level; the packets of a level are the input of the next."""
         slots = len(locations)
         stage = self._stage(self.placed(locations, 1), functions[0], code)
@@ -94,7 +93,7 @@ class JobRdds:
     def _sequence(self, java_list: Any) -> Any:
         return self._as_scala(java_list).toSeq()
 
-    def _stage(self, parent: Any, function: LevelFunction | WarmUp, code: "Broadcast[bytes] | None") -> Any:
+    def _stage(self, parent: Any, function: Function, code: "Broadcast[bytes] | None") -> Any:
         context = self._context
         command = pickle.dumps((function, None, self._serializer, self._serializer), pickle.HIGHEST_PROTOCOL)
         broadcasts = self._broadcasts(code)

@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from resurge.errors import JobError
 from resurge.runtime.driver.session import default_local_root
@@ -14,6 +15,9 @@ class RunOptions:
 
     With `always_buffers` every partition keeps its output for those below it at all times, and not only after a correlated
     failure: a recovery then needs no shadows, and every epoch costs the writing.
+
+    Nodes keep their local store below `local_root`, up to `local_limit_bytes` each; what is more goes to the folder that Spark
+    uses for its own local files.
     """
 
     checkpoint_url: str | None = None
@@ -29,6 +33,7 @@ class RunOptions:
     buffer_limit_bytes: int = 256 * 1024 * 1024
     always_buffers: bool = False
     local_root: str = field(default_factory=default_local_root)
+    local_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.interval_s < 0:
@@ -41,6 +46,11 @@ class RunOptions:
             raise JobError(
                 f"the headroom is {self.headroom}; expected the part of a node that may be used, above 0 and at most 1"
             )
+        if not Path(self.local_root).is_absolute():
+            # Executors have working folders of their own.
+            object.__setattr__(self, "local_root", str(Path(self.local_root).absolute()))
+        if self.local_limit_bytes is not None and self.local_limit_bytes < 0:
+            raise JobError(f"the local store's limit is {self.local_limit_bytes} bytes; expected 0 (all on disk) or more")
         if self.checkpoints_kept < 1:
             raise JobError(f"checkpoints_kept is {self.checkpoints_kept}; expected at least 1")
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[*]"
+LEAST_SHARED_MEMORY_BYTES = 1 << 30
 # Long enough for a small machine on which starting nodes take all cores.
 SILENCE_S = 20.0
 LEAST_SILENCE_S = 1.0
@@ -108,7 +109,11 @@ def _settings(master: str) -> dict[str, str]:
     return settings
 
 
-def default_local_root() -> str:
-    """Where nodes keep their local store: memory-backed where the machine has that, else the temporary folder."""
-    shared_memory = Path("/dev/shm")
-    return str(shared_memory) if shared_memory.is_dir() and os.access(shared_memory, os.W_OK) else tempfile.gettempdir()
+def default_local_root(shared_memory: Path = Path("/dev/shm")) -> str:
+    """Where nodes keep their local store: memory-backed where the machine has enough of that, else the temporary folder."""
+    if shared_memory.is_dir() and os.access(shared_memory, os.W_OK):
+        found = os.statvfs(shared_memory)
+        # In many containers it has 64 MB.
+        if found.f_blocks * found.f_frsize >= LEAST_SHARED_MEMORY_BYTES:
+            return str(shared_memory)
+    return tempfile.gettempdir()

@@ -1,5 +1,6 @@
 """Job plans as Spark jobs: located tasks, Arrow blobs, one shuffle between two levels."""
 
+import contextlib
 import itertools
 import threading
 import time
@@ -20,8 +21,8 @@ from resurge.runtime.driver.warming import Warming
 from resurge.runtime.worker.fitness import Fitness, misfits, own_fitness
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
-from resurge.runtime.worker.tasks import IN_PROCESS_NODE, LevelFunction, WarmUp, decode_reports
-from resurge.telemetry.events import Event, Warned
+from resurge.runtime.worker.tasks import IN_PROCESS_NODE, LevelFunction, RemoveStore, WarmUp, decode_reports
+from resurge.telemetry.events import Event, LocalStoreMeasured, Warned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,8 @@ SETTLE_S = 0.3
 SETTLE_MOST_S = 2.0
 CANCEL_S = 5.0
 WARM_S = 60.0
+REMOVE_S = 10.0
+STORE_S = 5.0
 
 
 class SparkRunner:
@@ -47,6 +50,8 @@ class SparkRunner:
         self._rdds = JobRdds(self.context)
         self._code: dict[str, tuple[Any, int]] = {}
         self._jobs = itertools.count(1)
+        self._folders: set[str] = set()
+        self._measured_s = float("-inf")
         self._hosts: dict[str, str] = {}
         self._known: dict[NodeId, int] = {}
         self._cores_per_task = int(self.context.getConf().get("spark.task.cpus", "1"))
@@ -137,10 +142,26 @@ class SparkRunner:
         """Run one plan as one Spark job."""
         code, levels = self._code[plan.job]
         nodes = tuple(slot.node for slot in plan.slots)
+        self._folders.add(plan.local_root)
         encoded = msgspec.msgpack.encode(plan)
         functions = [LevelFunction(encoded, code, plan.job, level, levels) for level in range(levels)]
         job = self._rdds.job(self._locations(nodes), functions, code)
-        return decode_reports(self._collected(job, frozenset(NodeId(node) for node in nodes)))
+        reports = decode_reports(self._collected(job, frozenset(NodeId(node) for node in nodes)))
+        self._tell_store(plan, reports)
+        return reports
+
+    def _tell_store(self, plan: JobPlan, reports: list[SlotReport]) -> None:
+        """Tell how full the local stores are, every few seconds."""
+        if time.monotonic() < self._measured_s + STORE_S:
+            return
+        self._measured_s = time.monotonic()
+        used: dict[str, int] = {}
+        overflow: dict[str, int] = {}
+        for report in reports:
+            node = plan.slots[report.slot].node
+            used[node] = max(used.get(node, 0), report.local_bytes)
+            overflow[node] = max(overflow.get(node, 0), report.overflow_bytes)
+        self._tell(LocalStoreMeasured(time.time(), plan.local_root, plan.local_limit_bytes, used, overflow))
 
     def _collected(self, job: Any, nodes: frozenset[NodeId]) -> list[bytes]:
         """Run the job; on a cluster watch its nodes meanwhile, and give it up as soon as one is lost."""
@@ -227,12 +248,27 @@ class SparkRunner:
             ) from error
 
     def close(self) -> None:
-        """Drop the broadcast code, and watch the nodes no longer."""
+        """Have the nodes remove their local stores, drop the broadcast code, and watch the nodes no longer."""
+        self._remove_stores()
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
         for code, _ in self._code.values():
             code.unpersist()
+
+    def _remove_stores(self) -> None:
+        """On every machine that has a node; one whose nodes are all lost is cleaned when a node joins there again."""
+        folders, self._folders = self._folders, set()
+        nodes = sorted(self._alive()) if self.is_concurrent and folders else []
+        if nodes:
+
+            def remove() -> None:
+                with contextlib.suppress(Exception):
+                    self._rdds.collect(self._rdds.job(self._locations(nodes), [RemoveStore(folders)], None))
+
+            removing = threading.Thread(target=remove, daemon=True)
+            removing.start()
+            removing.join(REMOVE_S)
 
     def _locations(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """How Spark names the executors of some nodes as places for tasks."""

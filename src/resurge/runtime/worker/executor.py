@@ -2,33 +2,11 @@
 
 import functools
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-PROCESSES = Path("/proc")
+from resurge.runtime.storage.owners import ancestors
+
 _FLAG = b"--executor-id"
-
-
-class Ancestor(NamedTuple):
-    """A process above this one and the arguments it was started with."""
-
-    pid: int
-    arguments: list[bytes]
-
-
-def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
-    """This process and those above it; none where the system does not tell."""
-    current = os.getpid() if pid is None else pid
-    while current > 1:
-        try:
-            arguments = (PROCESSES / str(current) / "cmdline").read_bytes().split(b"\0")
-            # The second field is the name in brackets, which may itself have blanks and brackets.
-            status = (PROCESSES / str(current) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            return
-        yield Ancestor(current, arguments)
-        current = int(status[1])
 
 
 @functools.cache

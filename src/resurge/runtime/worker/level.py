@@ -160,6 +160,7 @@ class LevelTask:
         self.report.restore_s = states.restore_s
         states.save(reports)
         self._save_buffer()
+        self.report.local_bytes, self.report.overflow_bytes = states.store.used()
         self.report.partitions = list(reports.values())
 
     def _resend(self) -> None:

@@ -87,6 +87,7 @@ class JobPlan(msgspec.Struct, frozen=True):
     durable_url: str | None = None
     checkpoint: bool = False
     buffered: dict[int, list[int]] = {}
+    local_limit_bytes: int | None = None
 
 
 class PartitionReport(msgspec.Struct):
@@ -133,6 +134,8 @@ class SlotReport(msgspec.Struct):
     began_s: float = 0.0
     ended_s: float = 0.0
     restore_s: float = 0.0
+    local_bytes: int = 0
+    overflow_bytes: int = 0
 
 
 class FrameEntry(msgspec.Struct, frozen=True):

@@ -79,6 +79,7 @@ class PartitionStates:
         self.level = level
         self.node = plan.slots[slot].node
         self.store = node_store(plan.local_root, self.node)
+        self.store.limit_bytes = plan.local_limit_bytes
         self.remembered = _memory(plan.local_root).states
         self.durable = DurableStore(plan.durable_url) if plan.durable_url else None
         self.states: dict[WorkKey, State] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from resurge.runtime.storage.node_store import remove_job
 from resurge.runtime.worker.executor import executor_id
 from resurge.runtime.worker.fitness import own_fitness
 from resurge.runtime.worker.level import JobCode, LevelTask
@@ -99,6 +100,19 @@ class WarmUp:
             _loaded(self.job, self.code)
         pl.DataFrame({"key": ["a", "b"], "value": [1, 2]}).group_by("key").agg(pl.col("value").sum())
         yield from _addressed(msgspec.json.encode(own_fitness()), None if self.is_last else 0)
+
+
+class RemoveStore:
+    """A task that removes what jobs kept on its node's machine."""
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self.folders = list(folders)
+
+    def __call__(self, slot: int, items: Iterable[bytes]) -> Iterator[bytes]:
+        list(items)
+        for folder in self.folders:
+            remove_job(folder)
+        yield from _addressed(b"", None)
 
 
 def decode_reports(messages: Iterable[bytes]) -> list[SlotReport]:

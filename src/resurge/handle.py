@@ -73,6 +73,9 @@ class Plots:
 
     svg: dict[str, str]
 
+    def __repr__(self) -> str:
+        return f"<plots: {', '.join(self.svg)}>"
+
     def _repr_html_(self) -> str:
         drawn = "".join(f"<h4>{escape(title)}</h4>{svg}" for title, svg in self.svg.items())
         return f"{STYLE}<div class='resurge'>{drawn or 'nothing to draw yet'}</div>"

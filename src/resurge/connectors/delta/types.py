@@ -28,4 +28,4 @@ def delta_schema(schema: pl.Schema) -> pl.Schema:
 def delta_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """The rows as they are written."""
     wanted = delta_schema(frame.schema)
-    return frame if wanted == frame.schema else frame.cast(dict(wanted))
+    return frame if wanted == frame.schema else frame.cast(wanted)

@@ -14,7 +14,6 @@ from resurge.connectors.sink_conformance import JOB, QUERY, SCHEMA, check_sink, 
 from resurge.errors import SinkError
 from tests.services.test_kafka_source import read_all
 from tests.support import kafka as broker
-from tests.support import services
 
 
 def opened(topic: str, servers: str, job: JobReference = JOB, **how) -> KafkaSink:
@@ -114,19 +113,6 @@ def test_what_is_remembered_does_not_grow(kafka_servers, unique):
     assert again._writers[QUERY].published.parts == {"attempt-4": 4, "attempt-5": 5}
     again.publish([staged(again, 1, "attempt-1"), staged(again, 5, "attempt-5"), staged(again, 6, "attempt-6")])
     assert len(broker.objects(kafka_servers, unique)) == 6 * 3
-
-
-def test_a_broker_restarted_between_epochs_is_waited_for(kafka_servers, unique):
-    """The sink goes on as soon as the broker is back; nothing is lost or repeated."""
-    broker.create(kafka_servers, unique, 2)
-    sink = opened(unique, kafka_servers)
-    sink.publish([staged(sink, 1)])
-    services.restart("kafka")
-    sink.publish([staged(sink, 2)])
-    sink.publish([staged(sink, 1), staged(sink, 2), staged(sink, 3)])
-    assert sorted(row["key"] for row in broker.objects(kafka_servers, unique)) == [
-        f"{e}-p0-{n}" for e in (1, 2, 3) for n in range(3)
-    ]
 
 
 def test_a_topic_that_is_missing_is_refused(kafka_servers, unique):

@@ -11,7 +11,6 @@ from resurge.connectors.kafka.source import kafka
 from resurge.connectors.reading import latest_offset
 from resurge.errors import BadRowError, SourceError
 from tests.support import kafka as broker
-from tests.support import services
 from tests.unit.connectors.conftest import Epochs, MemoryLog
 
 SCHEMA = pl.Schema({"at": pl.Datetime("us"), "who": pl.String, "n": pl.Int64})
@@ -172,19 +171,6 @@ def test_a_topic_that_was_made_again_is_refused(kafka_servers, unique):
         latest_offset(reader, end, ReadLimit())
     with pytest.raises(SourceError, match="was deleted and made again"):
         Epochs().read(reader, SCHEMA, start, end)
-
-
-def test_a_broker_that_is_away_is_waited_for(kafka_servers, unique):
-    """Killed and started again in the middle: the epochs after it are the same rows."""
-    broker.create(kafka_servers, unique)
-    broker.send(kafka_servers, unique, rows(400))
-    source = kafka(unique, kafka_servers, SCHEMA, max_rows_per_epoch=100)
-    found = []
-    for epoch, (good, _, _) in enumerate(Epochs().run(source.reader(MemoryLog()), SCHEMA)):
-        found.append(good)
-        if epoch == 1:
-            services.restart("kafka")
-    assert sorted(pl.concat(found)["n"]) == list(range(400))
 
 
 def test_a_broker_that_stays_away_is_told_of():

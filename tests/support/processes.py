@@ -13,11 +13,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextlib.contextmanager
-def process(*arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(*arguments: str, log: Path, cwd: Path = ROOT) -> Iterator[subprocess.Popen[bytes]]:
     """A Python module run in a process group of its own, which is gone afterwards."""
     with log.open("ab") as output:
         started = subprocess.Popen(
-            [sys.executable, "-m", *arguments], cwd=ROOT, stdout=output, stderr=output, start_new_session=True
+            [sys.executable, "-m", *arguments],
+            cwd=cwd,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         yield started

@@ -33,11 +33,22 @@ def is_local(location: str) -> bool:
 
 
 def plain_location(location: str | os.PathLike[str]) -> str:
-    """A URL as it is, or an absolute path: executors may have another working directory."""
+    """A URL as it is, or an absolute path without `..`: executors may have another working directory, and names of files count.
+
+    >>> plain_location("/data/../data/in/*.csv"), plain_location("file:///data"), plain_location("s3://bucket/in")
+    ('/data/in/*.csv', '/data', 's3://bucket/in')
+    """
     text = os.fspath(location)
-    if text.startswith("file://"):
-        text = text.removeprefix("file://")
-    return str(Path(text).expanduser().absolute()) if is_local(text) else text
+    for prefix in ("file://", "local://"):
+        text = text.removeprefix(prefix)
+    return _absolute(Path(text).expanduser()) if is_local(text) else text
+
+
+def _absolute(path: Path) -> str:
+    """Resolved up to the last `..` only: behind it a link stays the name that the user gave."""
+    parts = path.absolute().parts
+    last = max((index + 1 for index, part in enumerate(parts) if part == ".."), default=0)
+    return str(Path(*parts[:last]).resolve().joinpath(*parts[last:])) if last else str(path.absolute())
 
 
 def filesystem(location: str) -> Any:

@@ -4,9 +4,8 @@ import errno
 import io
 import os
 import re
-import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +13,9 @@ from typing import Any, Protocol
 import msgspec
 import polars as pl
 
+from resurge.connectors import local_files
 from resurge.connectors.contracts import JobReference, Sink, StagedPart, refuse_other_job
+from resurge.connectors.local_files import NoHardLinksError
 from resurge.connectors.locations import filesystem, is_local, plain_location
 from resurge.errors import SinkError
 
@@ -194,34 +195,19 @@ def _clear_errors(action: str) -> Iterator[None]:
 
 class _LocalFolder:
     def create(self, path: str, content: bytes) -> None:
-        temporary = f"{path}.{secrets.token_hex(6)}"
-        self.write(temporary, content)
         try:
-            with suppress(FileExistsError):
-                os.link(temporary, path)
-        finally:
-            self.remove(temporary)
+            local_files.create(Path(path), content)
+        except NoHardLinksError:
+            local_files.replace(Path(path), content)
 
     def write(self, path: str, content: bytes) -> None:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with target.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            target.unlink(missing_ok=True)
-            raise
+        local_files.replace(Path(path), content)
 
     def read(self, path: str) -> bytes | None:
         return Path(path).read_bytes() if Path(path).exists() else None
 
     def move(self, source: str, target: str) -> None:
-        folder = Path(target).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        Path(source).rename(target)
-        _fsync_folder(folder)
+        local_files.move(Path(source), Path(target))
 
     def exists(self, path: str) -> bool:
         return Path(path).exists()
@@ -231,16 +217,6 @@ class _LocalFolder:
 
     def names(self, path: str) -> list[str]:
         return sorted(entry.name for entry in Path(path).iterdir()) if Path(path).is_dir() else []
-
-
-def _fsync_folder(folder: Path) -> None:
-    """A rename survives a crash only once its folder is on disk too."""
-    for path in (folder, folder.parent):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from resurge.connectors.locations import plain_location
 from resurge.errors import JobError
 from resurge.runtime.driver.session import default_local_root
 from resurge.scheduling import STRATEGIES
@@ -36,6 +37,10 @@ class RunOptions:
     local_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        # Executors have another working directory.
+        object.__setattr__(self, "local_root", plain_location(self.local_root))
+        if self.checkpoint_url is not None:
+            object.__setattr__(self, "checkpoint_url", plain_location(self.checkpoint_url))
         if self.interval_s < 0:
             raise JobError(f"the interval is {self.interval_s} s; expected 0 (as fast as possible) or more")
         if self.checkpoint_interval < 0:

@@ -2,50 +2,69 @@
 
 import contextlib
 import os
-import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fsspec
 
+from resurge.connectors import local_files
+from resurge.connectors.local_files import NoHardLinksError
+from resurge.connectors.locations import plain_location
 from resurge.errors import StorageError
 
 
 class DurableStore:
-    """Named files below one URL. Every write is whole or not there: a temporary file, then a link or rename."""
+    """Named files below one URL. Every write is whole or not there."""
 
     def __init__(self, url: str, faults: "Faults | None" = None) -> None:
-        self.url = url
+        # Executors get the URL and have another working directory.
+        self.url = plain_location(url)
         self.faults = faults if faults is not None else Faults.from_environment()
         try:
-            self.filesystem, root = fsspec.core.url_to_fs(url)
+            self.filesystem, root = fsspec.core.url_to_fs(self.url)
         except (ValueError, ImportError) as error:
-            raise StorageError(f"{url!r} is not a store that can be opened: {error}; expected a path or an fsspec URL") from error
+            raise StorageError(
+                f"{self.shown_url!r} is not a store that can be opened: {error}; expected a path or an fsspec URL"
+            ) from error
         self.root = str(root).rstrip("/")
+        self.protocol = _protocols(self.filesystem)[0]
         self.is_local = "file" in _protocols(self.filesystem)
+        self._folders: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DurableStore, (self.url,)
+
+    @property
+    def shown_url(self) -> str:
+        """The URL as messages show it."""
+        return self.url
 
     def path(self, name: str) -> str:
         """The full path of a file in the store."""
         return f"{self.root}/{name}"
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a new file; False, and nothing changed, if it exists."""
+        """Write a new file; False, and nothing changed, if one with other content is there."""
         self.faults.before_write(name)
-        with self._explained("write", name):
-            created = self._create_local(name, content) if self.is_local else self._create_remote(name, content)
+        # A request whose answer was lost is repeated by the file system, and then finds the file that it wrote.
+        created = self.create_once(name, content) or self._is_there(name, content)
         self.faults.after_write(name)
         return created
+
+    def create_once(self, name: str, content: bytes) -> bool:
+        """Write a new file; False, and nothing changed, if it exists."""
+        with self._explained("write", name):
+            if self.is_local:
+                return local_files.create(Path(self.path(name)), content, lambda: self.faults.during_write(name))
+            return self._create_remote(name, content)
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file, whether or not it exists."""
         self.faults.before_write(name)
         with self._explained("write", name):
             if self.is_local:
-                temporary = self._temporary(name, content)
-                temporary.replace(self.path(name))
+                local_files.replace(Path(self.path(name)), content, lambda: self.faults.during_write(name))
             else:
                 self.filesystem.pipe_file(self.path(name), content)
         self.faults.after_write(name)
@@ -63,17 +82,14 @@ class DurableStore:
     def exists(self, name: str) -> bool:
         """Whether a file is there."""
         with self._explained("look up", name):
+            self.filesystem.invalidate_cache()
             return bool(self.filesystem.exists(self.path(name)))
 
     def names(self, folder: str) -> list[str]:
         """The files in a folder, sorted; a folder that is not there has none. Unfinished writes are left out."""
         with self._explained("list", folder):
             try:
-                found = (
-                    self.filesystem.ls(self.path(folder), detail=True, refresh=True)
-                    if not self.is_local
-                    else self._listed(folder)
-                )
+                found = self._listed_locally(folder) if self.is_local else self._listed_remotely(folder)
             except FileNotFoundError:
                 return []
         files = [entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == "file"]
@@ -85,60 +101,61 @@ class DurableStore:
         with self._explained("delete", name), contextlib.suppress(FileNotFoundError):
             self.filesystem.rm_file(self.path(name))
 
-    def _listed(self, folder: str) -> list[dict[str, Any]]:
+    def _listed_locally(self, folder: str) -> list[dict[str, Any]]:
         with os.scandir(self.path(folder)) as entries:
             return [{"name": entry.name, "type": "file" if entry.is_file() else "directory"} for entry in entries]
 
-    def _create_local(self, name: str, content: bytes) -> bool:
-        target = Path(self.path(name))
-        if target.exists():
-            return False
-        temporary = self._temporary(name, content)
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink(missing_ok=True)
-        return True
+    def _listed_remotely(self, folder: str) -> list[dict[str, Any]]:
+        self.filesystem.invalidate_cache()
+        return list(self.filesystem.ls(self.path(folder), detail=True))
 
-    def _temporary(self, name: str, content: bytes) -> Path:
-        target = Path(self.path(name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    def _is_there(self, name: str, content: bytes) -> bool:
         try:
-            with temporary.open("wb") as file:
-                self.faults.during_write(name)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        return temporary
+            return self.read(name) == content
+        except FileNotFoundError:
+            return False
 
     def _create_remote(self, name: str, content: bytes) -> bool:
         path = self.path(name)
-        with contextlib.suppress(FileExistsError):
-            self.filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        self._make_remote_folder(path.rsplit("/", 1)[0])
         try:
-            # Object stores that support it make this a conditional put.
-            with self.filesystem.open(path, "xb") as file:
-                file.write(content)
-        except FileExistsError:
+            if getattr(self.filesystem.pipe_file, "__func__", None) is fsspec.AbstractFileSystem.pipe_file:
+                # That one looks first and writes then; the file system's own exclusive mode, if it has one, does not.
+                with self.filesystem.open(path, "xb") as file:
+                    file.write(content)
+            else:
+                self.filesystem.pipe_file(path, content, mode="create")
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise StorageError(
+                f"{self.shown_url} cannot keep a job: its file system ({type(self.filesystem).__name__}) cannot create a file only "
+                f"if it is not there ({error}), so that two drivers could own one job; expected a local folder, NFS, S3 with "
+                "conditional writes, GCS or Azure: give the job another checkpoint URL"
+            ) from error
+        except OSError:
+            # Servers word it differently that a file is there.
+            self.filesystem.invalidate_cache()
+            if not self.filesystem.exists(path):
+                raise
             return False
-        except (ValueError, NotImplementedError):
-            if self.filesystem.exists(path):
-                return False
-            self.filesystem.pipe_file(path, content)
         return True
 
+    def _make_remote_folder(self, folder: str) -> None:
+        if folder not in self._folders:
+            with contextlib.suppress(FileExistsError):
+                self.filesystem.makedirs(folder, exist_ok=True)
+            self._folders.add(folder)
+
     @contextlib.contextmanager
-    def _explained(self, action: str, name: str) -> Any:
+    def _explained(self, action: str, name: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
             raise
+        except NoHardLinksError as error:
+            raise StorageError(
+                f"{self.shown_url} cannot keep a job: {error.strerror}, so that two drivers could own one job; expected a file system "
+                "with hard links (FAT, exFAT and some mounted object stores have none): give the job another checkpoint URL"
+            ) from error
         except OSError as error:
             raise StorageError(
                 f"cannot {action} {self.path(name)}: {error.strerror or error}; nothing was changed: "

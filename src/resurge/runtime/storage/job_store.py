@@ -12,6 +12,7 @@ from resurge.operators.hashing import fingerprint
 from resurge.operators.stateless import SourceOperator
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.storage.exclusive_create import refuse_unsafe
 
 
 class TableKey(msgspec.Struct, frozen=True):
@@ -68,6 +69,7 @@ def claim(store: DurableStore, topology: Topology) -> JobReference:
     """Record a new job, or refuse a topology that does not fit the job that is there; which job it is."""
     known = read_identity(store)
     if known is None:
+        refuse_unsafe(store)
         wanted = identity_of(topology, secrets.token_hex(8))
         known = wanted if store.create(paths.JOB, msgspec.json.encode(wanted)) else read_identity(store) or wanted
     refuse_difference(known, identity_of(topology), store.url)

@@ -184,7 +184,9 @@ class Journal:
         firsts = [entry.record.first_number for entry in found if isinstance(entry.record, CheckpointPublished)]
         first = max(firsts, default=0)
         entries = [entry for entry in found if entry.number >= first]
-        if [entry.number for entry in entries] != list(range(first, first + len(entries))):
+        if any(entry.record is None for entry in entries):
+            entries = self._whole_without_torn(entries)
+        elif [entry.number for entry in entries] != list(range(first, first + len(entries))):
             return False
         for entry, after in pairwise(entries):
             if entry.record is None and not _voids(after.record):
@@ -193,6 +195,16 @@ class Journal:
         self._entries = entries
         self.generation = max((_generation(entry.record) for entry in entries), default=0)
         return True
+
+    def _whole_without_torn(self, entries: list[_Entry]) -> list[_Entry]:
+        """The unbroken end of a journal in which a record is torn; that may be a checkpoint after which records were trimmed."""
+        end = entries[-1].number
+        unbroken = [entry for index, entry in enumerate(entries) if entry.number == end - (len(entries) - 1 - index)]
+        records = [entry.record for entry in unbroken]
+        begins = any(isinstance(record, EpochPlanned) and record.epoch == 1 for record in records)
+        if unbroken[0].number > 0 and not begins and not any(isinstance(record, CheckpointPublished) for record in records):
+            raise self._corrupt(next(entry.number for entry in entries if entry.record is None))
+        return unbroken
 
     def _corrupt(self, number: int) -> CorruptFileError:
         return CorruptFileError(

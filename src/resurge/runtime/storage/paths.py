@@ -10,6 +10,11 @@ OUTCOMES = "outcomes"
 TELEMETRY = "telemetry.jsonl"
 
 
+def probe(token: str) -> str:
+    """A file by which it is found out what the store can do."""
+    return f"probe-{token}"
+
+
 def journal_entry(number: int) -> str:
     """A journal record."""
     return f"{JOURNAL}/{number:012d}.json"

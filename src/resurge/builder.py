@@ -16,10 +16,11 @@ from resurge.model.topology import Query, Topology, build_topology
 from resurge.operators.aggregate import KeyedAggregate
 from resurge.operators.aggregates import Aggregate, checked_aggregates
 from resurge.operators.join import IntervalJoin
-from resurge.operators.keyed_process import KeyedProcess, TableProcess
+from resurge.operators.keyed_process import KeyedProcess
 from resurge.operators.maintain import Maintain
 from resurge.operators.sessions import SessionWindow
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform, Union
+from resurge.operators.table_process import TableProcess
 from resurge.operators.top_k import TopK
 from resurge.operators.windows import LateRows, Window, WindowSpan
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resurge.model.operator import StreamShape
-from resurge.operators.keyed_process import KeyedProcess, TableProcess
+from resurge.operators.keyed_process import KeyedProcess
 from resurge.operators.keyed_state import list_of, map_of, value_of
+from resurge.operators.table_process import TableProcess
 from tests.support.operator_runner import FOREVER_US, Epoch, run_epochs
 
 SCHEMA = pl.Schema({"user": pl.String(), "word": pl.String(), "at": pl.Datetime("us")})

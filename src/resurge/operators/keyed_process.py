@@ -1,4 +1,4 @@
-"""User-defined stateful operators: a function per key with state and timers, or one function on whole tables."""
+"""User-defined stateful operators: functions per key with state and timers."""
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from resurge.errors import JobError, ResurgeError, TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
 from resurge.operators.keyed_state import KeyedState, StateField, Timers, as_datetime
-from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
+from resurge.operators.state import State, TableDelta, TableSpec
 
 Emitted = Iterable[Mapping[str, Any]] | pl.DataFrame | None
 OnRows = Callable[..., Emitted]
@@ -69,16 +69,16 @@ class KeyedProcess(StatefulOperator):
         """The declared output."""
         (given,) = inputs
         described = f"keyed process {self.name!r}"
-        _check_keyed(described, self.key, given)
+        check_keyed(described, self.key, given)
         if not self.fields or any(not isinstance(kind, StateField) for _, kind in self.fields):
             raise TopologyError(
                 f"{described} declares state {dict(self.fields)!r}; expected at least one field, each made with "
                 "value_of(type), list_of(type) or map_of(key type, type)"
             )
-        _check_names(described, self.key, dict(self.fields))
+        check_names(described, self.key, dict(self.fields))
         if self.on_timer is not None:
             given.time_column(f"{described}, which has timers,")
-        return _checked_output(described, self.output, self.event_time)
+        return checked_output(described, self.output, self.event_time)
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """One row per key with one column per field, and the timers."""
@@ -202,7 +202,7 @@ class _KeyedEpoch:
             return
         if isinstance(made, pl.DataFrame):
             self._flush()
-            self.output.append(_fitting(made, self.operator.output, f"keyed process {self.operator.name!r}"))
+            self.output.append(fitting(made, self.operator.output, f"keyed process {self.operator.name!r}"))
             return
         for row in made:
             if not isinstance(row, Mapping) or not row.keys() <= self.operator.output.keys():
@@ -250,91 +250,6 @@ class _KeyedEpoch:
         return times.hstack(self.touched[[index for _, index in chosen]])
 
 
-TableFunction = Callable[[pl.DataFrame, pl.DataFrame], tuple[pl.DataFrame, pl.DataFrame]]
-
-
-@dataclass(frozen=True)
-class TableProcess(StatefulOperator):
-    """Calls one function per epoch and partition: `function(state rows, input rows) -> (new state rows, output rows)`.
-
-    The state rows given are those of the keys in the input, key columns first, in the order in which the keys first
-    appear; a key seen for the first time has none. Those returned replace them: a key left out is forgotten, and only rows
-    that differ are written. The function is not called for an epoch without rows.
-    """
-
-    key: tuple[str, ...]
-    function: TableFunction
-    output: pl.Schema
-    state_columns: pl.Schema
-    event_time: str | None = None
-    event_time_delay_us: int = 0
-    declared: Determinism = Determinism.DETERMINISTIC
-
-    @property
-    def determinism(self) -> Determinism:
-        """What the user declares."""
-        return self.declared
-
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The key columns of its only input."""
-        return (self.key,)
-
-    def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
-        """The declared output."""
-        described = f"table process {self.name!r}"
-        _check_keyed(described, self.key, inputs[0])
-        if not self.state_columns:
-            raise TopologyError(f"{described} declares no state; expected at least one column, or use a map")
-        _check_names(described, self.key, self.state_columns)
-        return _checked_output(described, self.output, self.event_time)
-
-    def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
-        """One row per key."""
-        key: dict[str, pl.DataType] = {name: inputs[0].schema[name] for name in self.key}
-        return {"state": TableSpec(pl.Schema({**key, **self.state_columns}), self.key)}
-
-    def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
-        """Run the user's function on the keys of this epoch's rows."""
-        table, rows = state["state"], inputs[0].frame
-        if not rows.height:
-            return Outcome(pl.DataFrame(schema=self.output))
-        touched = rows.select(self.key).unique(maintain_order=True)
-        touched = touched.filter(pl.Series(table.contains(touched), dtype=pl.Boolean))
-        before = touched.hstack(table.lookup(touched))
-        after, output = self._run(before, rows, table)
-        unchanged = _same_rows(before, after, self.key)
-        gone = touched.join(after, on=list(self.key), how="anti", nulls_equal=True, maintain_order="left")
-        changes = {"state": TableDelta(after.filter(~unchanged), gone)}
-        return Outcome(_fitting(output, self.output, f"table process {self.name!r}"), changes)
-
-    def _run(self, before: pl.DataFrame, rows: pl.DataFrame, table: KeyedTable) -> tuple[pl.DataFrame, pl.DataFrame]:
-        described = f"table process {self.name!r}"
-        made = self.function(before, rows)
-        if not isinstance(made, tuple) or len(made) != 2 or not all(isinstance(frame, pl.DataFrame) for frame in made):
-            raise JobError(f"{described} returned {type(made).__name__}; expected two frames: new state rows and output rows")
-        after = _fitting(made[0], table.spec.schema, f"the state of {described}")
-        key = list(self.key)
-        foreign = after.select(key).join(rows, on=key, how="anti", nulls_equal=True)
-        if foreign.height or after.select(key).is_duplicated().any():
-            raise JobError(
-                f"{described} returned two state rows for a key, or one for a key without input; expected one per key given"
-            )
-        return after, made[1]
-
-    @property
-    def keeps_key(self) -> bool:
-        """A user's function may emit rows of other keys."""
-        return False
-
-    def watermark_delay_us(self) -> int:
-        """What the user declares."""
-        return self.event_time_delay_us
-
-    def signature(self) -> str:
-        """The key is fixed for the life of a job."""
-        return f"TableProcess({', '.join(self.inputs)}; {', '.join(self.key)})"
-
-
 def _functions(handler: object) -> tuple[OnRows, OnTimer | None]:
     """The two functions of what a user gives: a function, or an object or class with `on_rows` and perhaps `on_timer`."""
     given = handler() if isinstance(handler, type) else handler
@@ -347,29 +262,23 @@ def _functions(handler: object) -> tuple[OnRows, OnTimer | None]:
     return on_rows, on_timer
 
 
-def _same_rows(before: pl.DataFrame, after: pl.DataFrame, key: tuple[str, ...]) -> pl.Series:
-    """Which rows of the new state are as they were."""
-    values = [name for name in after.columns if name not in key]
-    known = before.with_columns(pl.lit(True).alias(_KEY))
-    beside = after.join(known, on=list(key), how="left", nulls_equal=True, maintain_order="left", suffix="__old")
-    equal = [pl.col(name).eq_missing(pl.col(f"{name}__old")) for name in values]
-    return beside.select(pl.all_horizontal(pl.col(_KEY).is_not_null(), *equal)).to_series()
-
-
-def _check_keyed(described: str, key: tuple[str, ...], given: StreamShape) -> None:
+def check_keyed(described: str, key: tuple[str, ...], given: StreamShape) -> None:
+    """Refuse an operator without key, or with one that rows cannot be grouped by."""
     if not key:
         raise TopologyError(f"{described} has no key; expected at least one key column")
     for name in key:
         given.key_column(name, described)
 
 
-def _check_names(described: str, key: tuple[str, ...], fields: Iterable[str]) -> None:
+def check_names(described: str, key: tuple[str, ...], fields: Iterable[str]) -> None:
+    """Refuse state that has the name of a key column."""
     for name in fields:
         if name in key:
             raise TopologyError(f"{described}: state {name!r} has the name of a key column; expected another: rename it")
 
 
-def _checked_output(described: str, output: pl.Schema, event_time: str | None) -> StreamShape:
+def checked_output(described: str, output: pl.Schema, event_time: str | None) -> StreamShape:
+    """The shape of a declared output."""
     shape = StreamShape(output, event_time)
     if not output:
         raise TopologyError(f"{described} declares no output columns; expected at least one")
@@ -378,7 +287,8 @@ def _checked_output(described: str, output: pl.Schema, event_time: str | None) -
     return shape
 
 
-def _fitting(frame: pl.DataFrame, schema: pl.Schema, described: str) -> pl.DataFrame:
+def fitting(frame: pl.DataFrame, schema: pl.Schema, described: str) -> pl.DataFrame:
+    """A frame that a user made, if it has the declared columns."""
     if dict(frame.schema) != dict(schema):
         raise JobError(f"{described} gave columns {dict(frame.schema)}; expected {dict(schema)}: select and cast them")
     return frame.select(*schema)

@@ -9,9 +9,10 @@ import pytest
 from resurge.errors import JobError, TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext
-from resurge.operators.keyed_process import KeyedProcess, TableProcess
+from resurge.operators.keyed_process import KeyedProcess
 from resurge.operators.keyed_state import as_microseconds, list_of, map_of, value_of
 from resurge.operators.state import KeyedTable, TableDelta
+from resurge.operators.table_process import TableProcess
 from tests.support.operator_runner import Epoch, run_epochs
 
 SCHEMA = pl.Schema({"user": pl.String(), "amount": pl.Int64(), "at": pl.Datetime("us")})

@@ -59,7 +59,12 @@ ALONE = [
         pl.col("at").dt.hour(),
         pl.when(v > 1).then(w).otherwise(v),
     ),
-    *(v.map_elements(lambda value: value * 2, return_dtype=pl.Int64), pl.all(), pl.all().exclude("v"), pl.selectors.numeric()),
+    *(
+        v.map_elements(lambda value: divmod(value, 2)[1], return_dtype=pl.Int64),
+        pl.all(),
+        pl.all().exclude("v"),
+        pl.selectors.numeric(),
+    ),
     *(pl.col("c").cast(pl.String), pl.col("e").to_physical(), pl.col("d") * 2, v // 2, v % 3, ~(v > 2), -v),
 ]
 

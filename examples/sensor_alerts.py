@@ -18,16 +18,16 @@ SILENCE = timedelta(seconds=30)
 class Watch:
     """Three hot readings in a row are an alert; so is half a minute without any."""
 
-    def on_rows(self, key, rows, state, timers):
-        """New readings of one sensor, in the order in which they came."""
-        for time, celsius in rows.select("time", "celsius").iter_rows():
-            hot = (state["hot"] or 0) + 1 if celsius >= HOT_CELSIUS else 0
-            if hot == HOT_IN_A_ROW:
-                yield {"sensor": key[0], "time": time, "alert": f"hot: {celsius} degrees, reading {hot} in a row"}
-            if state["last_seen"] is not None:
-                timers.delete(state["last_seen"] + SILENCE)
-            state["hot"], state["last_seen"] = hot, time
-            timers.set(time + SILENCE)
+    def on_row(self, key, row, state, timers):
+        """A new reading of one sensor; readings and timers come in the order of event time."""
+        time, celsius = row["time"], row["celsius"]
+        hot = (state["hot"] or 0) + 1 if celsius >= HOT_CELSIUS else 0
+        if hot == HOT_IN_A_ROW:
+            yield {"sensor": key[0], "time": time, "alert": f"hot: {celsius} degrees, reading {hot} in a row"}
+        if state["last_seen"] is not None:
+            timers.delete(state["last_seen"] + SILENCE)
+        state["hot"], state["last_seen"] = hot, time
+        timers.set(time + SILENCE)
 
     def on_timer(self, key, time, state, timers):
         """No reading came in time."""

@@ -203,9 +203,9 @@ class Stream:
     ) -> "Stream":
         """An operator of your own, called per key with keyed state (value, list, map) and event-time timers."""
         delay = microseconds(event_time_delay, f"the event-time delay of {name!r}")
-        inputs, fields = (self.name,), tuple(state.items())
+        inputs, fields, time = (self.name,), tuple(state.items()), self.shape.event_time
         return self._add(
-            KeyedProcess(name, inputs, _columns(key), handler, pl.Schema(schema), fields, event_time, delay, determinism)
+            KeyedProcess(name, inputs, _columns(key), handler, pl.Schema(schema), fields, event_time, delay, determinism, time)
         )
 
     def process_table(

@@ -40,7 +40,7 @@ class Counting:
                 state["recent"].append(word)
                 state["words"][word] = state["words"].get(word, 0) + 1
                 timers.set(at + timedelta(microseconds=WAIT))
-        yield {"user": key[0], "event": "rows", "count": state["total"]}
+            yield {"user": key[0], "event": "row", "at": at, "count": state["total"]}
 
     def on_timer(self, key, time, state, timers):
         if microseconds(time) % 3 == 0:
@@ -51,53 +51,94 @@ class Counting:
 
 
 def plain(cut, delay):
-    """The same in one loop over dicts, without columns or tables."""
-    output, content, waiting, watermark, newest = [], {}, set(), None, None
+    """The same in one loop over dicts: in each epoch, rows and timers up to the watermark in the order of event time."""
+    output, content, timers, rows, newest, reached = [], {}, set(), [], None, None
     for given_rows in [*cut, None]:
-        for user in dict.fromkeys(item[0] for item in given_rows or []):
-            for _, word, at in [item for item in given_rows if item[0] == user]:
-                total, recent, words = content.setdefault(user, [None, [], {}])
-                if word == "clear":
-                    content[user] = [None, [], {}]
-                elif word == "cancel":
-                    waiting.discard((at + WAIT, user))
-                else:
-                    words[word] = words.get(word, 0) + 1
-                    content[user] = [(total or 0) + 1, [*recent, word], words]
-                    waiting.add((at + WAIT, user))
-            output.append((user, "rows", None, content[user][0]))
-        if given_rows:
-            newest = max([*(item[2] for item in given_rows), *([] if newest is None else [newest])])
-            watermark = max([newest - delay, *([] if watermark is None else [watermark])])
-        reached = FOREVER_US if given_rows is None else watermark
-        while reached is not None and any(time <= reached for time, _ in waiting):
-            time = min(time for time, _ in waiting)
-            for user in [user for due, user in waiting if due == time]:
-                waiting.remove((time, user))
-                if time % 3 == 0:
-                    waiting.add((time + 1, user))
-                total, recent, words = content[user]
-                output.append((user, ",".join([*recent, *(f"{word}={n}" for word, n in words.items())]), time, total))
-                content[user][1] = []
+        rows += given_rows or []
+        newest = max([item[2] for item in given_rows or []] + ([] if newest is None else [newest]), default=None)
+        begun, reached = (
+            reached,
+            FOREVER_US if given_rows is None else None if newest is None else max(newest - delay, reached or -99),
+        )
+        while reached is not None:
+            row = min((item for item in rows if item[2] <= reached), key=lambda item: item[2], default=None)
+            # What is late comes at once, and so do timers for times that had been reached before.
+            now = reached if row is None else max(row[2], begun if begun is not None else row[2])
+            due = min(
+                (timer for timer in timers if timer[0] <= (reached if row is None else row[2])), key=lambda t: t[0], default=None
+            )
+            if due is not None:
+                output += fired(due, content, timers)
+            elif row is not None:
+                rows.remove(row)
+                output += took(row, content, timers)
+                while overdue := sorted((timer for timer in timers if timer[0] <= now), key=lambda timer: timer[0]):
+                    output += fired(overdue[0], content, timers)
+            else:
+                break
     return output
 
 
-@settings(max_examples=50, deadline=None)
+def took(row, content, timers):
+    """What the handler does with a row."""
+    user, word, at = row
+    total, recent, words = content.setdefault(user, [None, [], {}])
+    if word == "clear":
+        content[user] = [None, [], {}]
+    elif word == "cancel":
+        timers.discard((at + WAIT, user))
+    else:
+        words[word] = words.get(word, 0) + 1
+        content[user] = [(total or 0) + 1, [*recent, word], words]
+        timers.add((at + WAIT, user))
+    return [(user, "row", at, content[user][0])]
+
+
+def fired(timer, content, timers):
+    """What the handler does with a timer."""
+    time, user = timer
+    timers.remove(timer)
+    if time % 3 == 0:
+        timers.add((time + 1, user))
+    total, recent, words = content[user]
+    content[user][1] = []
+    return [(user, ",".join([*recent, *(f"{word}={n}" for word, n in words.items())]), time, total)]
+
+
+def ran(cut, delay, restored=()):
+    """What the operator makes of rows cut into epochs, and of the end of the input."""
+    operator = KeyedProcess("counting", ("words",), ("user",), Counting, OUTPUT, FIELDS, time="at")
+    runs = [Epoch((pl.DataFrame(rows, schema=SCHEMA, orient="row"),), restored=n in restored) for n, rows in enumerate(cut)]
+    result = run_epochs(operator, [SHAPE], [*runs, Epoch((pl.DataFrame(schema=SCHEMA),), FOREVER_US)], delay)
+    assert result.state["timers"].rows().height == result.state["waiting"].rows().height == 0
+    return [output.with_columns(pl.col("at").dt.epoch("us")).rows() for output in result.outputs]
+
+
+@settings(max_examples=100, deadline=None)
 @given(epochs, st.integers(0, 20))
 def test_keyed_process_is_the_loop_over_dicts(cut, delay):
-    """State, timers and output are those of the loop; timers come in the order of their times."""
-    operator = KeyedProcess("counting", ("words",), ("user",), Counting, OUTPUT, FIELDS)
-    runs = [Epoch((pl.DataFrame(rows, schema=SCHEMA, orient="row"),), restored=restored) for rows, restored in cut]
-    end = Epoch((pl.DataFrame(schema=SCHEMA),), FOREVER_US)
-    result = run_epochs(operator, [SHAPE], [*runs, end], delay)
-    found = result.output.with_columns(pl.col("at").dt.epoch("us")).rows()
+    """State, timers and output are those of the loop, for late rows too."""
+    outputs = ran([rows for rows, _ in cut], delay, [number for number, (_, restored) in enumerate(cut) if restored])
+    found = [item for rows in outputs for item in rows]
     expected = plain([rows for rows, _ in cut], delay)
-    times = [[item[2] for item in out.rows() if item[2] is not None] for out in result.outputs]
-    assert all(mine == sorted(mine) for mine in times)
-    # Among timers of one time the order of keys is fixed, but not the loop's.
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
-    assert [item for item in found if item[1] == "rows"] == [item for item in expected if item[1] == "rows"]
-    assert result.state["timers"].rows().height == 0
+    # Among equal times the order of keys is fixed, but not the loop's.
+    for user in ("a", "b", None):
+        assert [item for item in found if item[0] == user] == [item for item in expected if item[0] == user]
+
+
+late_by = st.integers(0, 5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["x", "clear", "cancel"]), late_by), max_size=25), st.data())
+def test_results_do_not_depend_on_where_epochs_are_cut(drawn, data):
+    """If no row is later than the delay, the output in all is the same, however rows are cut into epochs."""
+    rows = [(user, word, 3 * number - late) for number, (user, word, late) in enumerate(drawn)]
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=6)))
+    pieces = [rows[start:end] for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    whole, cut = ([item for output in ran(epochs_of, 5) for item in output] for epochs_of in ([rows], pieces))
+    for user in "ab":
+        assert [item for item in cut if item[0] == user] == [item for item in whole if item[0] == user]
 
 
 def running_counts(state, rows):

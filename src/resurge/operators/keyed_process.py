@@ -1,7 +1,7 @@
 """User-defined stateful operators: functions per key with state and timers."""
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,27 +11,37 @@ import polars as pl
 from resurge.errors import JobError, ResurgeError, TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.operators.combining import time_us
 from resurge.operators.keyed_state import KeyedState, StateField, Timers, as_datetime
-from resurge.operators.state import State, TableDelta, TableSpec
+from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
 
 Emitted = Iterable[Mapping[str, Any]] | pl.DataFrame | None
 OnRows = Callable[..., Emitted]
 OnTimer = Callable[..., Emitted]
 
+MOST_OVERDUE = 10_000
+"""How many timers of a key for times already reached may fire before event time goes on."""
+
 _DUE = "__due"
 _KEY = "__key"
+_AT = "__at"
+_NUMBER = "__number"
 
 
 @dataclass(frozen=True)
 class KeyedProcess(StatefulOperator):
-    """Calls `on_rows(key, rows, state, timers)` once per key and epoch, then `on_timer(key, time, state, timers)` as due.
+    """Calls a user's functions per key: with rows, and when a timer is due.
 
-    `key` is a tuple of the key columns' values, `rows` a frame of the key's rows in their order, `time` a datetime without
-    time zone. Keys come in the order in which they first appear in the epoch. Then all timers fire that the watermark at
-    the epoch's end has reached, in the order of their times; so a timer has seen every row that came before its time was
-    reached, and none that came after. A timer that is set for a time already reached fires in the same epoch. Both
-    functions return rows as dicts (columns left out are null), a frame, or None. Nothing counts as late: the function is
-    given every row, and can compare with `timers.watermark`.
+    `on_rows(key, rows, state, timers)` is given a frame, `on_row(key, row, state, timers)` one row as a dict, and
+    `on_timer(key, time, state, timers)` a datetime without time zone; `key` is a tuple of the key columns' values. They return
+    rows as dicts (columns left out are null), a frame, or None.
+
+    Without `on_timer`, a key is given its rows of an epoch at once, in the order in which they came. With it, rows and timers
+    come in the order of event time, whatever the cuts of epochs and the order of arrival: a row waits until the watermark has
+    reached its time, a timer comes before rows of the same time or later, and a frame has one row, because the call may set a
+    timer that is due before the next row. A timer that is set for a time already reached fires at once.
+
+    Nothing counts as late: the function is given every row, and can compare with `timers.watermark`.
     """
 
     key: tuple[str, ...]
@@ -41,20 +51,17 @@ class KeyedProcess(StatefulOperator):
     event_time: str | None = None
     event_time_delay_us: int = 0
     declared: Determinism = Determinism.DETERMINISTIC
+    time: str | None = None
 
     @cached_property
-    def _functions(self) -> tuple[OnRows, OnTimer | None]:
+    def functions(self) -> "Functions":
+        """What is called."""
         return _functions(self.handler)
-
-    @property
-    def on_rows(self) -> OnRows:
-        """What is called with a key's rows."""
-        return self._functions[0]
 
     @property
     def on_timer(self) -> OnTimer | None:
         """What is called when a key's timer is due, if the handler has timers."""
-        return self._functions[1]
+        return self.functions.on_timer
 
     @property
     def determinism(self) -> Determinism:
@@ -76,45 +83,73 @@ class KeyedProcess(StatefulOperator):
                 "value_of(type), list_of(type) or map_of(key type, type)"
             )
         check_names(described, self.key, dict(self.fields))
-        if self.on_timer is not None:
-            given.time_column(f"{described}, which has timers,")
+        if self.on_timer is not None and given.time_column(f"{described}, which has timers,") != self.time:
+            raise TopologyError(f"{described} takes time from {self.time!r}, but its input's event time is {given.event_time!r}")
         return checked_output(described, self.output, self.event_time)
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
-        """One row per key with one column per field, and the timers."""
+        """One row per key with one column per field, the timers, and the rows that the watermark has not reached."""
         key: dict[str, pl.DataType] = {name: inputs[0].schema[name] for name in self.key}
         fields = {name: kind.column_type for name, kind in self.fields}
         specs = {"state": TableSpec(pl.Schema({**key, **fields}), self.key)}
         if self.on_timer is not None:
             specs["timers"] = TableSpec(pl.Schema({_DUE: pl.Int64(), **key}), (_DUE, *self.key), _DUE)
+            row = {_AT: pl.Int64(), _NUMBER: pl.Int64(), **inputs[0].schema}
+            specs["waiting"] = TableSpec(pl.Schema(row), (_AT, *self.key, _NUMBER), _AT)
         return specs
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Run the user's functions for the keys that have rows or due timers, and keep what they changed."""
-        rows = inputs[0].frame
-        due = self._due(state, rows, context.closing_us)
-        touched = pl.concat([rows.select(self.key), due.select(self.key)]).unique(maintain_order=True)
+        return (
+            self._at_once(state, inputs[0].frame, context) if self.on_timer is None else self._by_time(state, inputs[0], context)
+        )
+
+    def _at_once(self, state: State, rows: pl.DataFrame, context: EpochContext) -> Outcome:
+        """Give each key its rows of the epoch."""
+        touched = rows.select(self.key).unique(maintain_order=True)
         epoch = _KeyedEpoch(self, touched, state["state"].lookup(touched), context)
-        for index, given in enumerate(self._per_key(rows, touched)):
-            epoch.call_on_rows(index, given)
-        if self.on_timer is not None:
-            numbered = due.join(touched.with_row_index(_KEY), on=list(self.key), nulls_equal=True, maintain_order="left")
-            for time_us, index in numbered.select(_DUE, _KEY).iter_rows():
-                epoch.await_timer(index, time_us)
-            epoch.call_on_timers()
+        numbered = self._numbered(rows, touched)
+        if self.functions.is_one_by_one:
+            for index, row in zip(numbered.get_column(_KEY), rows.iter_rows(named=True), strict=True):
+                epoch.call_on_rows(index, row)
+        elif rows.height:
+            for index, given in enumerate(numbered.partition_by(_KEY, maintain_order=True, include_key=False)):
+                epoch.call_on_rows(index, given)
         return Outcome(epoch.emitted(), epoch.changes())
 
-    def _due(self, state: State, rows: pl.DataFrame, closing_us: int | None) -> pl.DataFrame:
-        """The timers in state that fire in this epoch, in the order of their times."""
-        if self.on_timer is None or closing_us is None:
-            return rows.select(pl.lit(0, pl.Int64).alias(_DUE), *self.key).clear()
-        return state["timers"].between(None, closing_us + 1).sort(_DUE, *self.key)
+    def _by_time(self, state: State, batch: Batch, context: EpochContext) -> Outcome:
+        """Give keys their rows and timers in the order of event time, up to the watermark; later rows wait."""
+        rows, waiting = self._reached(state["waiting"], batch, context)
+        due = state["timers"].between(None, context.closing_us + 1) if context.closing_us is not None else rows.clear()
+        touched = pl.concat([rows.select(self.key), due.select(self.key)]).unique(maintain_order=True)
+        epoch = _KeyedEpoch(self, touched, state["state"].lookup(touched), context)
+        if due.height:
+            for due_us, index in self._numbered(due, touched).select(_DUE, _KEY).iter_rows():
+                epoch.await_timer(index, due_us)
+        # One by one: a row may set a timer that is due before the next. A row without time is given first.
+        ordered = self._numbered(rows, touched).sort(_AT, nulls_last=False, maintain_order=True)
+        given = ordered.select(batch.schema.names())
+        singly: Iterator[Any] = given.iter_rows(named=True) if self.functions.is_one_by_one else given.iter_slices(1)
+        for (at_us, index), row in zip(ordered.select(_AT, _KEY).iter_rows(), singly, strict=True):
+            epoch.call_on_timers(at_us)
+            epoch.call_on_rows(index, row, at_us)
+        epoch.call_on_timers(context.closing_us)
+        return Outcome(epoch.emitted(), {**epoch.changes(), "waiting": waiting})
 
-    def _per_key(self, rows: pl.DataFrame, touched: pl.DataFrame) -> list[pl.DataFrame]:
-        if not rows.height:
-            return []
-        numbered = rows.join(touched.with_row_index(_KEY), on=list(self.key), how="left", nulls_equal=True, maintain_order="left")
-        return numbered.partition_by(_KEY, maintain_order=True, include_key=False)
+    def _reached(self, table: KeyedTable, batch: Batch, context: EpochContext) -> tuple[pl.DataFrame, TableDelta]:
+        """The rows whose time the watermark has reached, waiting ones first, and the change of those that wait."""
+        at = time_us(self.time or "").alias(_AT)
+        number = pl.int_range(pl.len(), dtype=pl.Int64).over(self.key) + (context.epoch << 32)
+        new = batch.frame.select(at, number.alias(_NUMBER), pl.all())
+        if context.closing_us is None:
+            return new.filter(pl.col(_AT).is_null()), TableDelta(new.filter(pl.col(_AT).is_not_null()))
+        is_later = (pl.col(_AT) > context.closing_us).fill_null(False)
+        before = table.between(None, context.closing_us + 1).sort(_AT, _NUMBER)
+        low = context.closing_us + 1
+        return pl.concat([before.select(new.columns), new.filter(~is_later)]), TableDelta(new.filter(is_later), low=low)
+
+    def _numbered(self, rows: pl.DataFrame, touched: pl.DataFrame) -> pl.DataFrame:
+        return rows.join(touched.with_row_index(_KEY), on=list(self.key), how="left", nulls_equal=True, maintain_order="left")
 
     @property
     def keeps_key(self) -> bool:
@@ -139,26 +174,48 @@ class _KeyedEpoch:
         self.keys = touched.rows()
         self.states = [KeyedState(dict(operator.fields), row) for row in stored.iter_rows(named=True)]
         self.context = context
-        self.timers = [Timers(self._changer(index), context.watermark_us) for index in range(touched.height)]
+        self.timers = [Timers(self._changer(index), lambda: self.now_us) for index in range(touched.height)]
         self.waiting: list[tuple[int, int]] = []
         self.awaited: set[tuple[int, int]] = set()
         self.timer_changes: dict[tuple[int, int], bool] = {}
-        self.firing_us: int | None = None
+        self.now_us = context.watermark_us
+        self.overdue: dict[int, int] = {}
         self.output: list[pl.DataFrame] = []
         self.rows: list[Mapping[str, Any]] = []
 
-    def call_on_rows(self, index: int, rows: pl.DataFrame) -> None:
-        """Give a key its rows."""
-        self._take(self._call("on_rows", self.operator.on_rows, index, rows), index)
+    def call_on_rows(self, index: int, rows: pl.DataFrame | dict[str, Any], now_us: int | None = None) -> None:
+        """Give a key rows, or one row; timers that it sets for a time already reached fire at once."""
+        self._reach(now_us)
+        functions = self.operator.functions
+        self._take(self._call("on_row" if functions.is_one_by_one else "on_rows", functions.on_rows, index, rows), index)
+        self.call_on_timers(self.now_us)
 
-    def call_on_timers(self) -> None:
-        """Fire what is due, in the order of time and then of keys; a timer may set later ones that are due too."""
-        while self.waiting and self.operator.on_timer is not None:
+    def call_on_timers(self, until_us: int | None) -> None:
+        """Fire what is due by a time, in the order of time and then of keys; a timer may set others that are due too."""
+        while until_us is not None and self.waiting and self.waiting[0][0] <= until_us and self.operator.on_timer is not None:
             entry = heapq.heappop(self.waiting)
             if entry in self.awaited:
                 self.awaited.remove(entry)
-                self.firing_us, index = entry
-                self._take(self._call("on_timer", self.operator.on_timer, index, as_datetime(self.firing_us)), index)
+                due_us, index = entry
+                self._check_overdue(due_us, index)
+                self._reach(due_us)
+                self._take(self._call("on_timer", self.operator.on_timer, index, as_datetime(due_us)), index)
+
+    def _reach(self, now_us: int | None) -> None:
+        if now_us is not None and (self.now_us is None or now_us > self.now_us):
+            self.now_us = now_us
+            self.overdue.clear()
+
+    def _check_overdue(self, due_us: int, index: int) -> None:
+        """Refuse a key that sets timers for times already reached again and again."""
+        if self.now_us is not None and due_us <= self.now_us:
+            self.overdue[index] = self.overdue.get(index, 0) + 1
+            if self.overdue[index] > MOST_OVERDUE:
+                raise JobError(
+                    f"keyed process {self.operator.name!r} set {MOST_OVERDUE} timers of key {self.keys[index]} for "
+                    f"{as_datetime(due_us)} or before, when it was {as_datetime(self.now_us)}; "
+                    "expected later times, or it would fire for ever"
+                )
 
     def await_timer(self, index: int, time_us: int) -> None:
         """Let a timer fire in this epoch, unless a key's rows have already taken it back."""
@@ -171,11 +228,6 @@ class _KeyedEpoch:
             described = f"keyed process {self.operator.name!r}"
             if self.operator.on_timer is None:
                 raise JobError(f"{described} set or deleted a timer, but has no on_timer; expected one to call: add it")
-            if is_set and self.firing_us is not None and time_us <= self.firing_us:
-                raise JobError(
-                    f"{described} set a timer for {as_datetime(time_us)} while that of {as_datetime(self.firing_us)} fired; "
-                    "expected a later time, or it would fire for ever"
-                )
             self.timer_changes[time_us, index] = is_set
             if not is_set:
                 self.awaited.discard((time_us, index))
@@ -250,16 +302,27 @@ class _KeyedEpoch:
         return times.hstack(self.touched[[index for _, index in chosen]])
 
 
-def _functions(handler: object) -> tuple[OnRows, OnTimer | None]:
-    """The two functions of what a user gives: a function, or an object or class with `on_rows` and perhaps `on_timer`."""
+@dataclass(frozen=True)
+class Functions:
+    """The functions of a user's handler; `is_one_by_one` if rows are given as dicts, one at a time."""
+
+    on_rows: OnRows
+    on_timer: OnTimer | None
+    is_one_by_one: bool
+
+
+def _functions(handler: object) -> Functions:
+    """What a user gives: a function, or an object or class with `on_row` or `on_rows`, and perhaps `on_timer`."""
     given = handler() if isinstance(handler, type) else handler
-    on_rows, on_timer = getattr(given, "on_rows", given), getattr(given, "on_timer", None)
-    if not callable(on_rows) or (on_timer is not None and not callable(on_timer)):
+    on_row, on_timer = getattr(given, "on_row", None), getattr(given, "on_timer", None)
+    on_rows = on_row if on_row is not None else getattr(given, "on_rows", given)
+    is_both = on_row is not None and hasattr(given, "on_rows")
+    if is_both or not callable(on_rows) or (on_timer is not None and not callable(on_timer)):
         raise TopologyError(
-            f"a keyed process was given {handler!r}; expected a function (key, rows, state, timers), "
-            "or an object with such a method on_rows and perhaps on_timer(key, time, state, timers)"
+            f"a keyed process was given {handler!r}; expected a function (key, rows, state, timers), or an object with either "
+            "such a method on_rows or a method on_row(key, row, state, timers), and perhaps on_timer(key, time, state, timers)"
         )
-    return on_rows, on_timer
+    return Functions(on_rows, on_timer, on_row is not None)
 
 
 def check_keyed(described: str, key: tuple[str, ...], given: StreamShape) -> None:

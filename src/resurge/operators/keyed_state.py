@@ -172,17 +172,18 @@ def _stored(content: Any) -> Any:
 class Timers:
     """The event-time timers of one key; a timer is its time, so setting it twice is setting it once."""
 
-    def __init__(self, change: Callable[[int, bool], None], watermark_us: int | None) -> None:
+    def __init__(self, change: Callable[[int, bool], None], watermark_us: Callable[[], int | None]) -> None:
         self._change = change
         self._watermark_us = watermark_us
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark when the epoch began: no row before it is still waited for."""
-        return None if self._watermark_us is None else as_datetime(self._watermark_us)
+        """How far event time has come: a row before it is late."""
+        reached_us = self._watermark_us()
+        return None if reached_us is None else as_datetime(reached_us)
 
     def set(self, time: datetime | int) -> None:
-        """Ask for `on_timer` once the watermark has reached a time (a datetime, or microseconds since 1970)."""
+        """Ask for `on_timer` once the watermark has reached a time (a datetime, or microseconds since 1970); at once if it has."""
         self._change(as_microseconds(time), True)
 
     def delete(self, time: datetime | int) -> None:

@@ -1,7 +1,7 @@
 """User-defined operators: state, timers, what they may return, and what is refused."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from resurge.errors import JobError, TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext
-from resurge.operators.keyed_process import KeyedProcess
+from resurge.operators.keyed_process import MOST_OVERDUE, KeyedProcess
 from resurge.operators.keyed_state import as_microseconds, list_of, map_of, value_of
 from resurge.operators.state import KeyedTable, TableDelta
 from resurge.operators.table_process import TableProcess
@@ -30,7 +30,7 @@ def frame(*rows):
 
 
 def process(handler, **changes):
-    return replace(KeyedProcess("mine", ("given",), ("user",), handler, OUTPUT, FIELDS), **changes)
+    return replace(KeyedProcess("mine", ("given",), ("user",), handler, OUTPUT, FIELDS, time="at"), **changes)
 
 
 def totals(key, rows, state, timers):
@@ -80,23 +80,80 @@ def test_key_whose_state_is_cleared_leaves_nothing():
     assert all(table.rows().height == 0 for table in result.state.values())
 
 
+class Later(Reminder):
+    """Says a user's total two microseconds after the first row."""
+
+    def on_rows(self, key, rows, state, timers):
+        if state["total"] is None:
+            timers.set(rows["at"][0] + timedelta(microseconds=2))
+        state["total"] = (state["total"] or 0) + rows["amount"].sum()
+
+
 def test_timer_fires_once_when_the_watermark_reaches_it_and_sees_the_rows_before():
-    """Rows of the epoch in which it is due are seen; the watermark may pass it by any distance."""
+    """Those before its time and no others, in whichever epochs and order they come, and however far the watermark goes at once."""
+    rows = [("a", 1, 5), ("a", 4, 7), ("b", 1, 4), ("a", 2, 6), ("b", 8, 5), ("b", 16, 6)]
+    fired = [("b at 6", 9), ("a at 7", 3), ("b at 8", 16), ("a at 9", 4)]
+    at_once = run_epochs(process(Later), [SHAPE], [epoch(*rows, closing_us=99)])
+    assert at_once.output.rows() == fired
+    in_many = [*(epoch(row) for row in rows), epoch(closing_us=6), epoch(closing_us=7), epoch(closing_us=90), epoch()]
+    result = run_epochs(process(Later), [SHAPE], in_many, delay_us=50)
+    assert [output.rows() for output in result.outputs] == [*([[]] * 6), fired[:1], fired[1:2], fired[2:], []]
+
+
+def test_rows_wait_until_the_watermark_reaches_them_where_there_are_timers():
+    """So that timers of earlier times come first; without timers rows are given at once."""
+    times = []
+
+    class Noting(Reminder):
+        def on_rows(self, key, rows, state, timers):
+            times.append((rows.height, as_microseconds(rows["at"][0]), as_microseconds(timers.watermark)))
+
     epochs = [
-        epoch(("a", 1, 5), ("b", 1, 4)),
-        epoch(("a", 2, 5)),
-        epoch(closing_us=4),
-        epoch(("a", 4, 5), closing_us=90),
-        epoch(),
+        epoch(("a", 1, 8), ("a", 1, 5), ("a", 1, 8)),
+        epoch(closing_us=5),
+        epoch(("a", 1, 3), closing_us=7),
+        epoch(closing_us=8),
     ]
-    result = run_epochs(process(Reminder), [SHAPE], epochs, delay_us=50)
-    assert [output.rows() for output in result.outputs] == [[], [], [("b at 4", 1)], [("a at 5", 7)], []]
+    run_epochs(process(Noting), [SHAPE], [replace(one, restored=False) for one in epochs], delay_us=50)
+    assert times == [(1, 5, 5), (1, 3, 5), (1, 8, 8), (1, 8, 8)]
+    seen = []
+    run_epochs(process(lambda key, rows, state, timers: seen.append(rows.height)), [SHAPE], [replace(epochs[0], restored=False)])
+    assert seen == [3]
 
 
 def test_timer_for_a_time_already_reached_fires_in_the_same_epoch():
     """It is late, not lost."""
     result = run_epochs(process(Reminder), [SHAPE], [epoch(closing_us=50), epoch(("a", 1, 5))])
     assert result.outputs[1].rows() == [("a at 5", 1)]
+
+
+class OneByOne:
+    """A running total per user, told with each row."""
+
+    def on_row(self, key, row, state, timers):
+        state["total"] = (state["total"] or 0) + row["amount"]
+        yield {"user": f"{key[0]} {as_microseconds(row['at'])}", "total": state["total"]}
+
+
+class OneByOneWithTimers(OneByOne):
+    """The same with a timer after each row."""
+
+    def on_row(self, key, row, state, timers):
+        timers.set(as_microseconds(row["at"]) + 1)
+        yield from super().on_row(key, row, state, timers)
+
+    def on_timer(self, key, time, state, timers):
+        yield {"user": f"{key[0]} timer", "total": state["total"]}
+
+
+def test_a_handler_may_take_rows_one_by_one_as_dicts():
+    """In the order in which they came, or with timers in the order of event time."""
+    rows = [("b", 1, 6), ("a", 2, 4), ("b", 4, 5)]
+    result = run_epochs(process(OneByOne), [SHAPE], [epoch(*rows)])
+    assert result.output.rows() == [("b 6", 1), ("a 4", 2), ("b 5", 5)]
+    timed = run_epochs(process(OneByOneWithTimers), [SHAPE], [epoch(*rows), epoch(closing_us=9)])
+    wanted = [("a 4", 2), ("a timer", 2), ("b 5", 4), ("b timer", 4), ("b 6", 5), ("b timer", 5)]
+    assert timed.output.rows() == wanted
 
 
 class Fickle:
@@ -125,15 +182,32 @@ def test_deleted_timer_does_not_fire(closing_us):
         assert run_epochs(process(Fickle), [SHAPE], epochs, delay_us=50).output.rows() == [("a", 6)]
 
 
-def test_timer_that_sets_itself_again_at_once_is_refused():
-    """It would fire for ever."""
+def test_a_timer_may_set_others_for_times_already_reached():
+    """They fire at once, the earliest first."""
+
+    class Backwards(Reminder):
+        def on_timer(self, key, time, state, timers):
+            at = as_microseconds(time)
+            if at > 3:
+                timers.set(at - 1)
+            return [{"user": key[0], "total": at}]
+
+    result = run_epochs(process(Backwards), [SHAPE], [epoch(("a", 1, 5), ("b", 1, 6)), epoch(closing_us=9)])
+    assert result.output.rows() == [("a", 5), ("a", 4), ("a", 3), ("b", 6), ("b", 5), ("b", 4), ("b", 3)]
+
+
+def test_timer_that_sets_itself_again_and_again_is_refused():
+    """It would fire for ever; that many keys have overdue timers at one time is no reason."""
 
     class Endless(Reminder):
         def on_timer(self, key, time, state, timers):
-            timers.set(time)
+            if key[0] == "endless":
+                timers.set(time)
 
-    with pytest.raises(JobError, match="it would fire for ever"):
-        run_epochs(process(Endless), [SHAPE], [epoch(("a", 1, 5), closing_us=9)])
+    many = [(f"user{number}", 1, 5) for number in range(MOST_OVERDUE + 1)]
+    run_epochs(process(Endless), [SHAPE], [Epoch((frame(*many),), 9)])
+    with pytest.raises(JobError, match=r"key \('endless',\) for .* or before.*it would fire for ever"):
+        run_epochs(process(Endless), [SHAPE], [Epoch((frame(("endless", 1, 5)),), 9)])
 
 
 def test_lists_and_maps_survive_from_epoch_to_epoch():
@@ -212,6 +286,7 @@ def test_undeclared_state_and_timers_without_handler_are_refused(handler, messag
         ({"fields": (("total", pl.Int64),)}, "each made with value_of"),
         ({"fields": (("user", value_of(pl.Int64)),)}, "name of a key column"),
         ({"handler": 3}, "expected a function"),
+        ({"handler": type("Both", (Reminder, OneByOne), {})}, "either such a method on_rows or a method on_row"),
         ({"event_time": "total"}, "expected Datetime"),
         ({"output": pl.Schema({})}, "no output columns"),
     ],

@@ -45,7 +45,9 @@ def test_example_of_the_readme_prints_what_the_example_file_prints(monkeypatch, 
     monkeypatch.setattr(resurge, "run", run_here, raising=False)
     (example,) = PYTHON.findall((ROOT / "README.md").read_text())
     exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
-    assert capsys.readouterr().out == (ROOT / "examples" / "trending_hashtags.out").read_text()
+    # In which epoch a window is printed depends on how many rows an epoch takes, which depends on the machine's speed.
+    printed, kept = capsys.readouterr().out, (ROOT / "examples" / "trending_hashtags.out").read_text()
+    assert sorted(printed.splitlines()) == sorted(kept.splitlines())
 
 
 @pytest.mark.parametrize("module", MODULES, ids=relative)

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from resurge.errors import ClusterError
-from resurge.runtime.driver import standalone
+from resurge.runtime.driver import hosts, standalone
 from resurge.runtime.driver.cluster_state import (
     ClusterState,
     NodeInfo,
@@ -26,6 +28,7 @@ from resurge.runtime.driver.cluster_state import (
     remove_state,
     write_state,
 )
+from resurge.runtime.driver.hosts import MASTER, HostNetwork
 from resurge.runtime.driver.processes import (
     MARK,
     Guardian,
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
 
 LOCK_FILE = "cluster.lock"
 LOCAL_FOLDER = "local"
-MASTER = "master"
 MASTER_ATTEMPTS = 3
 START_TIMEOUT_S = 90.0
 POLL_S = 0.02
@@ -55,7 +57,9 @@ class EmbeddedCluster:
     """A master and some nodes, all on 127.0.0.1; as a context manager, nothing of it is left running afterwards.
 
     An executor's working directory is `<folder>/<node>/<application>/<executor id>`; daemons log to `<folder>/<node>.log`.
-    Jobs take a node that hangs for lost after `silence_s` seconds; one that is killed is seen at once.
+    Jobs take a node that hangs for lost after `silence_s` seconds; one that is killed is seen at once. With `has_hosts` each node
+    has a network namespace of its own, with an address and a memory-backed folder that the others do not see, and its link
+    can be cut and healed.
     """
 
     def __init__(
@@ -68,7 +72,9 @@ class EmbeddedCluster:
         memory: str = "700m",
         silence_s: float = SILENCE_S,
         folder: Path | str | None = None,
+        has_hosts: bool = False,
     ) -> None:
+        self._has_hosts = has_hosts
         self._specs = node_specs(nodes, cpu_share, domains)
         self._cores_per_node = cores_per_node
         self._memory = checked_memory(memory, cores_per_node)
@@ -94,12 +100,15 @@ class EmbeddedCluster:
         mark = f"{self.folder}#{secrets.token_hex(4)}"
         with self._locked():
             self._refuse_second()
+            network = HostNetwork.create() if self._has_hosts else None
             if not detached:
-                self._guardian = Guardian(f"{mark}/", self.folder if self._is_temporary else None)
+                self._guardian = Guardian(
+                    f"{mark}/", self.folder if self._is_temporary else None, network.name if network else None
+                )
             try:
-                write_state(self.folder, self._add(self._start_master(mark), self._specs))
+                write_state(self.folder, self._add(self._start_master(mark, network), self._specs))
             except BaseException:
-                self._end(mark, [])
+                self._end(mark, [], network)
                 self._dismiss_guardian()
                 raise
         return self
@@ -117,7 +126,17 @@ class EmbeddedCluster:
 
     def settings(self) -> dict[str, str]:
         """Spark settings of a job on this cluster."""
-        return standalone.cluster_settings(self._cores_per_node, self._memory, self._silence_s)
+        settings = standalone.cluster_settings(self._cores_per_node, self._memory, self._silence_s)
+        if self.network is not None:
+            address = self.network.address(hosts.DRIVER)
+            settings |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
+        return settings
+
+    @property
+    def network(self) -> HostNetwork | None:
+        """The hosts, where each node has one of its own."""
+        name = self._state().network
+        return None if name is None else HostNetwork(name)
 
     def nodes(self) -> list[NodeInfo]:
         """Every node that was ever started, dead ones too."""
@@ -169,6 +188,20 @@ class EmbeddedCluster:
         state = self._state()
         resume_all(*(_node_mark(state.mark, node.spec.name) for node in state.named(names)))
 
+    def cut(self, *names: str) -> None:
+        """Cut nodes (or the driver) off from everybody: their processes go on, but nothing reaches them or comes from them."""
+        self._linked(names).cut(names)
+
+    def heal(self, *names: str) -> None:
+        """Join nodes (or the driver) that were cut off."""
+        self._linked(names).heal(names)
+
+    def _linked(self, names: Sequence[str]) -> HostNetwork:
+        self._state().named([name for name in names if name != hosts.DRIVER])
+        if (network := self.network) is None:
+            raise ClusterError("the nodes of this cluster share one host and have no links to cut; start it with --hosts")
+        return network
+
     def stop(self) -> None:
         """Kill everything; logs stay if the folder was the caller's. A cluster that does not run is left alone."""
         if not self.folder.exists():
@@ -176,7 +209,8 @@ class EmbeddedCluster:
         with self._locked():
             state = read_state(self.folder)
             if state is not None:
-                self._end(state.mark, [*(node.worker for node in state.nodes), state.master])
+                processes = [*(node.worker for node in state.nodes), state.master]
+                self._end(state.mark, processes, HostNetwork(state.network) if state.network else None)
         self._dismiss_guardian()
         if self._is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -234,17 +268,20 @@ class EmbeddedCluster:
                 "another folder"
             )
         # Its master is gone, by a reboot or by hand: end what is left of it.
-        self._end(state.mark, [node.worker for node in state.nodes])
+        self._end(state.mark, [node.worker for node in state.nodes], HostNetwork(state.network) if state.network else None)
 
-    def _start_master(self, mark: str) -> ClusterState:
-        environment = standalone.daemon_environment(_node_mark(mark, MASTER))
+    def _start_master(self, mark: str, network: HostNetwork | None) -> ClusterState:
+        address = standalone.HOST if network is None else network.address(MASTER)
+        environment = standalone.daemon_environment(_node_mark(mark, MASTER), address)
         for _ in range(MASTER_ATTEMPTS):
             port = _free_port()
-            process = self._spawn(MASTER, standalone.master_command(port), environment)
-            if _answers(port, process):
-                url = f"spark://{standalone.HOST}:{port}"
-                master = ProcessId.of(process.pid)
-                return ClusterState(mark, url, master, self._cores_per_node, self._memory, silence_s=self._silence_s)
+            process = self._spawn(MASTER, standalone.master_command(port, address), environment, network)
+            with contextlib.nullcontext() if network is None else network.inside(hosts.DRIVER):
+                is_up = _answers(address, port, process)
+            if is_up:
+                url, master = f"spark://{address}:{port}", ProcessId.of(process.pid)
+                state = ClusterState(mark, url, master, self._cores_per_node, self._memory, silence_s=self._silence_s)
+                return state if network is None else msgspec.structs.replace(state, network=network.name)
         raise ClusterError(f"Spark's master did not start; {_last_line(self._log(MASTER))}")
 
     def _add(self, state: ClusterState, specs: Sequence[NodeSpec]) -> ClusterState:
@@ -256,14 +293,18 @@ class EmbeddedCluster:
             shutil.rmtree(left, ignore_errors=True)
         local = self._local_folder(spec.name)
         local.mkdir(parents=True, exist_ok=True)
-        command = standalone.worker_command(state.master_url, state.cores_per_node, state.memory, folder)
-        environment = standalone.node_environment(_node_mark(state.mark, spec.name), spec, local)
-        return ProcessId.of(self._spawn(spec.name, command, environment).pid)
+        network = HostNetwork(state.network) if state.network else None
+        address = standalone.HOST if network is None else network.add(spec.name)
+        command = standalone.worker_command(state.master_url, state.cores_per_node, state.memory, folder, address)
+        environment = standalone.node_environment(_node_mark(state.mark, spec.name), spec, local, address)
+        return ProcessId.of(self._spawn(spec.name, command, environment, network).pid)
 
-    def _spawn(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, name: str, command: list[str], environment: dict[str, str], network: HostNetwork | None
+    ) -> subprocess.Popen[bytes]:
         with self._log(name).open("wb") as log:
             process = subprocess.Popen(
-                command,
+                command if network is None else network.command(name, command),
                 env=environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -274,8 +315,10 @@ class EmbeddedCluster:
         self._children.append(process)
         return process
 
-    def _end(self, mark: str, processes: Sequence[ProcessId]) -> None:
+    def _end(self, mark: str, processes: Sequence[ProcessId], network: HostNetwork | None) -> None:
         kill_trees([found for process in processes if (found := process.find()) is not None], f"{mark}/")
+        if network is not None:
+            network.remove()
         self._reap({child.pid for child in self._children})
         shutil.rmtree(self.folder / LOCAL_FOLDER, ignore_errors=True)
         remove_state(self.folder)
@@ -331,11 +374,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int, process: subprocess.Popen[bytes]) -> bool:
+def _answers(host: str, port: int, process: subprocess.Popen[bytes]) -> bool:
     """Whether a master comes to listen on its port, rather than to end because somebody else took it."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((standalone.HOST, port), 1):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
             return True
         time.sleep(POLL_S)
     return False

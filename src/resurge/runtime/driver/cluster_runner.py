@@ -1,33 +1,42 @@
 """A runner on an embedded cluster: each executor is as fast as its node's share of a core."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at
+from resurge.runtime.driver.hosts import DRIVER
 from resurge.runtime.driver.session import open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
 
 
 def runner_on(master: str, name: str) -> SparkRunner:
     """A session and a runner on any master; one that is an embedded cluster of this machine brings its own settings."""
-    cluster = cluster_at(master) if master.startswith("spark://127.0.0.1") else None
+    cluster = cluster_at(master) if master.startswith(("spark://127.0.0.1", "spark://10.77.")) else None
     if cluster is None:
         return SparkRunner(open_session(master, name))
+    if (network := cluster.network) is not None:
+        network.enter(DRIVER)
     return _runner(cluster, name)
 
 
 @contextlib.contextmanager
 def cluster_runner(cluster: EmbeddedCluster, name: str = "resurge", executors: int | None = None) -> Iterator[SparkRunner]:
     """A session on the cluster and a runner for it; waits until so many executors have joined."""
-    runner = _runner(cluster, name)
-    try:
-        cluster.wait_for(runner.spark, executors if executors is not None else sum(node.is_alive for node in cluster.nodes()))
-        yield runner
-    finally:
-        runner.spark.stop()
+    network = cluster.network
+    with contextlib.nullcontext() if network is None else network.inside(DRIVER):
+        runner = _runner(cluster, name)
+        try:
+            wanted = executors if executors is not None else sum(node.is_alive for node in cluster.nodes())
+            cluster.wait_for(runner.spark, wanted)
+            yield runner
+        finally:
+            runner.spark.stop()
 
 
 def _runner(cluster: EmbeddedCluster, name: str) -> SparkRunner:
+    if (network := cluster.network) is not None:
+        os.environ["SPARK_LOCAL_IP"] = network.address(DRIVER)
     spark = open_session(cluster.master_url, name, cluster.settings())
     shares: dict[str, float] = {}
 

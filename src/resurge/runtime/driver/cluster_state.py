@@ -44,7 +44,10 @@ class NodeRecord(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """A cluster that was started. `mark` is in the environment of every process of it, `started` counts nodes, dead ones too."""
+    """A cluster that was started. `mark` is in the environment of every process of it, `started` counts nodes, dead ones too.
+
+    `network` names the namespaces where each node has a host of its own.
+    """
 
     mark: str
     master_url: str
@@ -54,6 +57,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     started: int = 0
     nodes: list[NodeRecord] = []
     silence_s: float = SILENCE_S
+    network: str | None = None
 
     def with_nodes(self, added: Sequence[NodeRecord]) -> "ClusterState":
         """The same cluster after nodes were started; names are never used twice."""

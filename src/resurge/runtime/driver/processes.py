@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from resurge.runtime.driver.hosts import HostNetwork
+
 MARK = "RESURGE_PROCESS"
 GUARD_POLL_S = 0.5
 KILL_TIMEOUT_S = 10.0
@@ -134,10 +136,10 @@ def is_running(process: psutil.Process) -> bool:
 class Guardian:
     """A small process that kills everything with a mark as soon as its owner closes it or ends, in whatever way."""
 
-    def __init__(self, prefix: str, temporary: Path | None) -> None:
+    def __init__(self, prefix: str, temporary: Path | None, network: str | None = None) -> None:
         # Not PR_SET_PDEATHSIG: that follows the thread that started a process, and nodes are added from threads that end.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(os.getpid()), prefix, str(temporary or "")],
+            [sys.executable, "-m", __name__, str(os.getpid()), prefix, str(temporary or ""), network or ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -160,8 +162,8 @@ class Guardian:
             self._process.wait()
 
 
-def guard(owner: int, prefix: str, temporary: str) -> None:
-    """Wait for the end of standard input or of the owner, then kill what has the mark and remove the temporary folder."""
+def guard(owner: int, prefix: str, temporary: str, network: str) -> None:
+    """Wait for the end of standard input or of the owner, then kill what has the mark, and remove its folder and network."""
     # Both: a child that the owner forked may hold the other end of the pipe open after the owner's end.
     while os.getppid() == owner and not select.select([sys.stdin], [], [], GUARD_POLL_S)[0]:
         pass
@@ -169,9 +171,11 @@ def guard(owner: int, prefix: str, temporary: str) -> None:
         # A process that was being started when the owner ended shows its mark only now.
         time.sleep(GUARD_POLL_S)
     kill_trees([], prefix)
+    if network:
+        HostNetwork(network).remove()
     if temporary:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    guard(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+    guard(int(sys.argv[1]), *sys.argv[2:5])

@@ -48,17 +48,17 @@ def java_command() -> str:
     return found
 
 
-def master_command(port: int) -> list[str]:
+def master_command(port: int, host: str = HOST) -> list[str]:
     """A master that listens on this port and nowhere else."""
     # On its own port or not at all: another one would not be the one in the URL.
     properties = ["-Dspark.master.rest.enabled=false", "-Dspark.port.maxRetries=0"]
-    address = ["--host", HOST, "--port", str(port), "--webui-port", "0"]
+    address = ["--host", host, "--port", str(port), "--webui-port", "0"]
     return [*_java(*properties), "org.apache.spark.deploy.master.Master", *address]
 
 
-def worker_command(master_url: str, cores: int, memory: str, folder: Path) -> list[str]:
+def worker_command(master_url: str, cores: int, memory: str, folder: Path, host: str = HOST) -> list[str]:
     """A worker whose executors work in `<folder>/<application>/<executor id>`."""
-    address = ["--host", HOST, "--port", "0", "--webui-port", "0"]
+    address = ["--host", host, "--port", "0", "--webui-port", "0"]
     size = ["--cores", str(cores), "--memory", memory, "--work-dir", str(folder)]
     return [*_java(), "org.apache.spark.deploy.worker.Worker", *address, *size, master_url]
 
@@ -68,21 +68,21 @@ def _java(*properties: str) -> list[str]:
     return [java_command(), "-cp", f"{spark_home()}/jars/*", f"-Xmx{DAEMON_MEMORY}", *SMALL_JVM, *MODULE_OPTIONS, *properties]
 
 
-def daemon_environment(mark: str) -> dict[str, str]:
-    """The environment of a daemon: only loopback, and a mark that every process below it inherits."""
+def daemon_environment(mark: str, host: str = HOST) -> dict[str, str]:
+    """The environment of a daemon: its only address, and a mark that every process below it inherits."""
     return os.environ | {
         "SPARK_HOME": str(spark_home()),
         # A worker refuses to compose an executor's command without it.
         "SPARK_SCALA_VERSION": scala_version(),
-        "SPARK_LOCAL_IP": HOST,
-        "SPARK_LOCAL_HOSTNAME": HOST,
+        "SPARK_LOCAL_IP": host,
+        "SPARK_LOCAL_HOSTNAME": host,
         MARK: mark,
     }
 
 
-def node_environment(mark: str, spec: NodeSpec, local_folder: Path) -> dict[str, str]:
+def node_environment(mark: str, spec: NodeSpec, local_folder: Path, host: str = HOST) -> dict[str, str]:
     """The environment of a node: also what its tasks may ask, and a folder for its shuffle files."""
-    return daemon_environment(mark) | {
+    return daemon_environment(mark, host) | {
         NODE_VARIABLE: spec.name,
         DOMAIN_VARIABLE: spec.domain,
         CPU_SHARE_VARIABLE: repr(spec.cpu_share),

@@ -10,22 +10,25 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from resurge.benchmarks.results import keep
 from resurge.errors import ClusterError
 
 TRACE_HELP = "Failures of real machines: node, start and end with a header, or milliseconds, add or remove, node. May be gzipped."
 ARRIVALS_HELP = "Start-up times of real machines: a column called seconds, or one number a line. May be gzipped."
 
 
-def chaos(
+def chaos(  # noqa: PLR0913, PLR0917
     seeds: Annotated[int, typer.Option(min=1, help="How many failure schedules: seeds 1 to N.")] = 3,
     nodes: Annotated[int, typer.Option(min=2, max=32, help="Nodes of the embedded cluster.")] = 4,
     strategy: Annotated[str, typer.Option(help="incremental, blocking, eager or source-replay.")] = "incremental",
     seed: Annotated[int | None, typer.Option(help="Only this seed, to repeat a failure.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help=TRACE_HELP)] = None,
     arrivals: Annotated[Path | None, typer.Option(metavar="FILE", help=ARRIVALS_HELP)] = None,
+    faults: Annotated[str, typer.Option(help="What happens to nodes: kill, cut (links; as root, on Linux), hang.")] = "kill",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
-    """Kill and add nodes of a real Spark cluster by seed, and compare every query's rows with a failure-free run.
+    """Kill, cut off, stop and add nodes of a real Spark cluster by seed, and compare every row with a failure-free run.
 
     Failures are drawn at random; with --trace a seed chooses a burst of failures of real machines. Replacements come after
     some seconds; with --arrivals after start-up times of real machines. Times of real machines are scaled to fit the run.
@@ -33,27 +36,37 @@ def chaos(
     """
     from resurge.experiments import chaos as experiment
     from resurge.experiments.failure_schedules import FailureSchedules
+    from resurge.experiments.failures import FAULTS
     from resurge.scheduling import STRATEGIES
 
     if strategy not in STRATEGIES:
         raise ClusterError(f"the strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")
-    schedules = FailureSchedules.read(experiment.EPOCHS, nodes, trace, arrivals)
+    drawn = list(dict.fromkeys(fault.strip() for fault in faults.split(",")))
+    if not set(drawn) <= set(FAULTS):
+        raise ClusterError(f"the faults are {faults!r}; expected some of {', '.join(FAULTS)}, such as --faults kill,hang")
+    if trace is not None and drawn != ["kill"]:
+        raise ClusterError("a failure trace tells of machines that died; leave --faults out, or --trace")
+    schedules = FailureSchedules.read(experiment.EPOCHS, nodes, trace, arrivals, tuple(drawn))
     console = Console(stderr=True)
     wanted = [seed] if seed is not None else list(range(1, seeds + 1))
 
     def tell(verdict: experiment.Verdict) -> None:
-        found = f"{verdict.kills} nodes killed, {verdict.lost} lost, {verdict.duplicated} duplicated, {verdict.took_s:.0f} s"
+        disturbed = f"{verdict.disturbed} times cut or stopped, " if verdict.disturbed else ""
+        found = f"{verdict.kills} nodes killed, {disturbed}{verdict.lost} lost, {verdict.duplicated} duplicated, {verdict.took_s:.0f} s"
         console.print(f"seed {verdict.seed}: {found}")
         if verdict.lost or verdict.duplicated:
-            console.print(f"repeat it with: {repeating(verdict.seed, nodes, strategy, trace, arrivals)}", soft_wrap=True)
+            repeat = repeating(verdict.seed, nodes, strategy, trace, arrivals, faults=",".join(drawn))
+            console.print(f"repeat it with: {repeat}", soft_wrap=True)
 
     with console.status(f"{len(wanted)} failure schedules on {nodes} nodes, {strategy}"):
         result = experiment.chaos(wanted, schedules, strategy, tell)
+    if out is not None:
+        keep(result, out)
     if as_json:
         print(json.dumps(result))
     else:
         table = Table(title=f"chaos on {nodes} nodes, {strategy}")
-        for column in ("seed", "nodes killed", "rows lost", "rows duplicated", "seconds"):
+        for column in ("seed", "nodes killed", "cut or stopped", "rows lost", "rows duplicated", "seconds"):
             table.add_column(column, justify="right")
         for row in result["seeds"]:
             table.add_row(*(str(value) for value in row.values()))
@@ -61,7 +74,9 @@ def chaos(
     sys.exit(1 if result["lost"] or result["duplicated"] else 0)
 
 
-def repeating(seed: int, nodes: int, strategy: str, trace: Path | None = None, arrivals: Path | None = None) -> str:
+def repeating(
+    seed: int, nodes: int, strategy: str, trace: Path | None = None, arrivals: Path | None = None, *, faults: str = "kill"
+) -> str:
     """The command that repeats a seed.
 
     >>> repeating(7, 4, "eager", trace=Path("my failures.csv"))
@@ -70,4 +85,5 @@ def repeating(seed: int, nodes: int, strategy: str, trace: Path | None = None, a
     words = ["resurge", "chaos", "--seed", str(seed), "--nodes", str(nodes), "--strategy", strategy]
     for option, path in (("--trace", trace), ("--arrivals", arrivals)):
         words += [option, str(path)] if path is not None else []
+    words += ["--faults", faults] if faults != "kill" else []
     return shlex.join(words)

@@ -19,6 +19,7 @@ Examples:
   resurge cluster start --nodes 4 --domains r1,r1,r2,r2
   resurge run trending.py --master spark://127.0.0.1:PORT
   resurge cluster kill node-3 node-4
+  resurge cluster cut node-2     (started with --hosts)
   resurge cluster add --domain r2
   resurge cluster stop
 """
@@ -42,6 +43,9 @@ def start(
     ] = None,
     cores: Annotated[int, typer.Option(min=1, metavar="N", help="Cores of each node.")] = 1,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory of each node's executor.")] = "700m",
+    hosts: Annotated[
+        bool, typer.Option("--hosts", help="Give each node a network namespace of its own, whose link can be cut (Linux, root).")
+    ] = False,
     folder: Folder = None,
 ) -> None:
     """Start a master and nodes, and print the URL for `resurge run --master`."""
@@ -54,6 +58,7 @@ def start(
         cores_per_node=cores,
         memory=memory,
         folder=_folder(folder),
+        has_hosts=hosts,
     )
     cluster.start(detached=True)
     try:
@@ -85,6 +90,21 @@ def kill(
 ) -> None:
     """Kill nodes at once with kill -9: worker, executor and Python workers."""
     _running(folder).kill(*names)
+
+
+Names = Annotated[list[str], typer.Argument(metavar="NODE...", help="Nodes, or driver.")]
+
+
+@app.command()
+def cut(names: Names, folder: Folder = None) -> None:
+    """Cut nodes, or the driver, off from everybody; their processes go on. For a cluster started with --hosts."""
+    _running(folder).cut(*names)
+
+
+@app.command()
+def heal(names: Names, folder: Folder = None) -> None:
+    """Join nodes, or the driver, that were cut off."""
+    _running(folder).heal(*names)
 
 
 @app.command()

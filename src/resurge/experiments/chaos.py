@@ -59,10 +59,12 @@ class Verdict:
     lost: int
     duplicated: int
     took_s: float = 0.0
+    disturbed: int = 0
 
     def to_json(self) -> dict[str, int | float]:
         """As `--json` prints it."""
-        found = {"seed": self.seed, "kills": self.kills, "lost": self.lost, "duplicated": self.duplicated}
+        found = {"seed": self.seed, "kills": self.kills, "disturbed": self.disturbed}
+        found |= {"lost": self.lost, "duplicated": self.duplicated}
         return {**found, "took_s": round(self.took_s, 1)}
 
 
@@ -81,7 +83,10 @@ def execute(runner: Runner, strategy: str, telemetry: TelemetryLog | None = None
     """Run the job to its end."""
     run = job()
     with tempfile.TemporaryDirectory(prefix="resurge-chaos-") as folder:
-        options = RunOptions(folder, interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL, strategy=strategy)
+        # Without back-pressure: rows are compared by epoch, so that every run must cut the same epochs.
+        options = RunOptions(
+            folder, interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL, strategy=strategy, back_pressure=False
+        )
         run_until_done(Engine(run.topology, runner, options, telemetry), until_idle=True)
     return shown(run)
 
@@ -102,9 +107,9 @@ def compare(got: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> tu
 
 
 @contextmanager
-def arena(nodes: int) -> Iterator[tuple[EmbeddedCluster, SparkRunner]]:
-    """A cluster and a session on it, for many seeds."""
-    with EmbeddedCluster(nodes) as cluster, cluster_runner(cluster, "chaos") as runner:
+def arena(nodes: int, faults: Sequence[str] = ("kill",)) -> Iterator[tuple[EmbeddedCluster, SparkRunner]]:
+    """A cluster and a session on it, for many seeds; only links between hosts can be cut."""
+    with EmbeddedCluster(nodes, has_hosts="cut" in faults) as cluster, cluster_runner(cluster, "chaos") as runner:
         yield cluster, runner
 
 
@@ -140,19 +145,20 @@ def run_seed(
         got = execute(runner, strategy, telemetry)
     finally:
         striker.finish()
-    return Verdict(seed, striker.kills, *compare(got, wanted), time.monotonic() - began)
+    return Verdict(seed, striker.kills, *compare(got, wanted), time.monotonic() - began, len(striker.disturbed))
 
 
 def chaos(seeds: Sequence[int], schedules: FailureSchedules, strategy: str, tell: Callable[[Verdict], None]) -> dict[str, Any]:
     """All seeds, one after another on one cluster."""
     wanted = execute(InlineRunner(2), strategy)
     verdicts = []
-    with arena(schedules.nodes) as made:
+    with arena(schedules.nodes, schedules.faults) as made:
         for seed in seeds:
             verdicts.append(run_seed(made, seed, strategy, schedules, wanted))
             tell(verdicts[-1])
     return {
         "strategy": strategy,
+        "faults": list(schedules.faults),
         "seeds": [verdict.to_json() for verdict in verdicts],
         "lost": sum(verdict.lost for verdict in verdicts),
         "duplicated": sum(verdict.duplicated for verdict in verdicts),

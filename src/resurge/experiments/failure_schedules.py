@@ -18,6 +18,8 @@ EPOCH_S = 1.0
 """About how long an epoch of the job takes; times of a trace are told to the striker as epochs and a rest."""
 LARGEST_SCALE = 1 / 12
 """Minutes become five seconds at most: what was close together must not be drawn apart to fill the run."""
+DISTURBED_S = (1.0, 3.0, 8.0, 15.0)
+"""How long a link is cut or a process stopped."""
 REPLACED_WITHIN_S = 4.0
 """Where no start-up times are given, a replacement starts so soon after a kill, in seconds of the run."""
 
@@ -30,9 +32,17 @@ class FailureSchedules:
     nodes: int
     bursts: Sequence[Sequence[Failure]] = ()
     arrivals_s: Sequence[float] = ()
+    faults: Sequence[str] = ("kill",)
 
     @classmethod
-    def read(cls, epochs: int, nodes: int, trace: Path | None = None, arrivals: Path | None = None) -> "FailureSchedules":
+    def read(
+        cls,
+        epochs: int,
+        nodes: int,
+        trace: Path | None = None,
+        arrivals: Path | None = None,
+        faults: Sequence[str] = ("kill",),
+    ) -> "FailureSchedules":
         """With the bursts of a failure trace and the start-up times of a file, where these are given."""
         found = bursts(failures(trace), most=nodes, close_s=CLOSE_S, gap_s=BURST_GAP_S) if trace is not None else []
         if trace is not None and not found:
@@ -40,7 +50,7 @@ class FailureSchedules:
                 f"failure trace {str(trace)!r} has no two nodes that fail within {CLOSE_S:g} seconds of one another; "
                 "expected at least one such burst"
             )
-        return cls(epochs, nodes, found, arrival_times_s(arrivals) if arrivals is not None else ())
+        return cls(epochs, nodes, found, arrival_times_s(arrivals) if arrivals is not None else (), faults)
 
     @property
     def last_epoch(self) -> int:
@@ -56,10 +66,19 @@ class FailureSchedules:
         """One to three blows."""
         found = []
         for epoch in sorted(rng.sample(range(1, self.last_epoch + 1), rng.choice((1, 2, 2, 3)))):
+            fault = rng.choice(self.faults) if tuple(self.faults) != ("kill",) else "kill"
+            if fault != "kill":
+                found.append(self._disturbance(epoch, fault, rng))
+                continue
             kill = rng.choice((1, 1, 2, 2, 3, 4))
             delay_s, waits_s = rng.uniform(0, 1.5), self._waits_s(kill, rng)
             found.append(Strike(epoch, delay_s, kill, self._scaled(waits_s, self._scale(waits_s))))
         return found
+
+    def _disturbance(self, epoch: int, fault: str, rng: random.Random) -> Strike:
+        """One node or half of them, or the driver cut from all; shorter or longer than it takes to declare a node dead."""
+        whom = (1, 1, max(1, self.nodes // 2), 0) if fault == "cut" else (1, 1, max(1, self.nodes // 2))
+        return Strike(epoch, rng.uniform(0, 1.5), rng.choice(whom), (), fault, rng.choice(DISTURBED_S))
 
     def _burst(self, rng: random.Random) -> list[Strike]:
         """Nodes that failed close together; those of one moment die at once."""

@@ -1,4 +1,4 @@
-"""Nodes of an embedded cluster that are killed and added while a job runs, on cue from its telemetry."""
+"""Nodes of an embedded cluster that are killed, cut off, stopped and added while a job runs, on cue from its telemetry."""
 
 import threading
 import time
@@ -6,18 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.driver.hosts import DRIVER
 from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodesKilled
 from resurge.telemetry.log import TelemetryLog
+
+FAULTS = ("kill", "cut", "hang")
 
 
 @dataclass(frozen=True)
 class Strike:
-    """At the end of an epoch, plus a delay: kill some of the nodes that are alive, and start others later."""
+    """At the end of an epoch, plus a delay: something happens to so many of the nodes that are alive.
+
+    Killed nodes are gone, and others are started later. The links of nodes are cut, or their processes stopped (hang), for
+    `lasts_s` seconds; a cut of no node is one of the driver from all of them.
+    """
 
     epoch: int
     delay_s: float
-    kill: int
+    nodes: int
     add_after_s: Sequence[float] = ()
+    fault: str = "kill"
+    lasts_s: float = 0.0
 
 
 class Striker:
@@ -36,6 +45,7 @@ class Striker:
         self.telemetry = telemetry
         self.kills = 0
         self.killed: list[list[str]] = []
+        self.disturbed: list[tuple[str, list[str]]] = []
         self.threads: list[threading.Thread] = []
         self.stopped = threading.Event()
         self.choosing = threading.Lock()
@@ -52,13 +62,29 @@ class Striker:
     def _strike(self, strike: Strike) -> None:
         if self.stopped.wait(strike.delay_s):
             return
-        self._kill(strike.kill)
+        if strike.fault != "kill":
+            self._disturb(strike)
+            return
+        self._kill(strike.nodes)
         waited = 0.0
         for moment in sorted(strike.add_after_s):
             if self.stopped.wait(moment - waited):
                 return
             waited = moment
             self.cluster.add(gently=True)
+
+    def _disturb(self, strike: Strike) -> None:
+        """Cut links or stop processes for a while; whatever happens, they are healed."""
+        begin, end = (self.cluster.cut, self.cluster.heal) if strike.fault == "cut" else (self.cluster.pause, self.cluster.resume)
+        with self.choosing:
+            alive = [node.name for node in self.cluster.nodes() if node.is_alive]
+            victims = self.choose(alive, min(strike.nodes, len(alive))) if strike.nodes else [DRIVER]
+            begin(*victims)
+            self.disturbed.append((strike.fault, victims))
+        try:
+            self.stopped.wait(strike.lasts_s)
+        finally:
+            end(*victims)
 
     def _kill(self, count: int) -> None:
         # Two strikes at the same time must not choose the same node, nor share a random generator.

@@ -42,7 +42,7 @@ def test_every_schedule_repeats_falls_into_the_run_and_replaces_what_it_kills(sc
         assert strikes == schedules.strikes(seed)
         for strike in strikes:
             assert 1 <= strike.epoch <= EPOCHS - 2 and 0 <= strike.delay_s <= 1.5
-            assert 1 <= strike.kill <= NODES and len(strike.add_after_s) == strike.kill
+            assert 1 <= strike.nodes <= NODES and len(strike.add_after_s) == strike.nodes
             assert all(0 <= wait_s <= EPOCHS for wait_s in strike.add_after_s)
     assert len({str(schedules.strikes(seed)) for seed in SEEDS}) > len(SEEDS) / 2
 
@@ -50,7 +50,7 @@ def test_every_schedule_repeats_falls_into_the_run_and_replaces_what_it_kills(sc
 def test_a_seed_without_traces_means_what_it_always_meant():
     """Seeds that failed are kept for ever, so what they stand for must not change."""
     first = FailureSchedules(EPOCHS, NODES).strikes(2)
-    assert [(strike.epoch, strike.kill) for strike in first] == [(2, 1)]
+    assert [(strike.epoch, strike.nodes) for strike in first] == [(2, 1)]
     assert first[0].delay_s == pytest.approx(0.5415862109754108)
     assert first[0].add_after_s == (pytest.approx(0.6763344626417749),)
 
@@ -59,7 +59,7 @@ def test_nodes_that_failed_in_one_minute_die_at_once_and_the_next_one_after_them
     """One minute becomes five seconds: what was close together stays close together."""
     for seed in SEEDS:
         first, second = FailureSchedules(EPOCHS, NODES, [TOGETHER]).strikes(seed)
-        assert (first.kill, second.kill) == (2, 1)
+        assert (first.nodes, second.nodes) == (2, 1)
         assert in_run_s(second) - in_run_s(first) == pytest.approx(5.0)
 
 
@@ -68,7 +68,7 @@ def test_a_burst_kills_at_most_as_many_nodes_as_there_are(tmp_path):
     path = tmp_path / "spot.csv"
     path.write_text("".join(f"{30_000 * number},remove,node{number}\n" for number in range(40)))
     schedules = FailureSchedules.read(EPOCHS, NODES, path)
-    assert {sum(strike.kill for strike in schedules.strikes(seed)) for seed in SEEDS} == {2, 3, NODES}
+    assert {sum(strike.nodes for strike in schedules.strikes(seed)) for seed in SEEDS} == {2, 3, NODES}
 
 
 def test_failures_and_start_up_times_are_scaled_alike():
@@ -87,7 +87,7 @@ def test_traces_are_read_from_files(tmp_path):
     spot.write_text("0,add,a\n0,add,b\n60000,remove,a\n60000,remove,b\n")
     arrivals.write_text("type,seconds\nsmall,60\n")
     (strike,) = FailureSchedules.read(EPOCHS, NODES, spot, arrivals).strikes(1)
-    assert (strike.kill, strike.add_after_s) == (2, (5.0, 5.0))
+    assert (strike.nodes, strike.add_after_s) == (2, (5.0, 5.0))
 
 
 def test_a_trace_in_which_nodes_fail_one_by_one_is_refused(tmp_path):
@@ -121,4 +121,22 @@ def test_the_command_that_repeats_a_seed_names_the_files():
 def test_a_verdict_is_written_as_json_with_the_seconds_it_took():
     """So that many seeds can be compared."""
     written = json.dumps(Verdict(3, 2, 0, 0, 12.345).to_json())
-    assert json.loads(written) == {"seed": 3, "kills": 2, "lost": 0, "duplicated": 0, "took_s": 12.3}
+    assert json.loads(written) == {"seed": 3, "kills": 2, "disturbed": 0, "lost": 0, "duplicated": 0, "took_s": 12.3}
+
+
+def test_faults_other_than_kills_last_for_a_while_and_replace_nobody():
+    """Links are cut and processes stopped for some seconds; a cut of no node is one of the driver."""
+    schedules = FailureSchedules(EPOCHS, NODES, faults=("cut", "hang"))
+    strikes = [strike for seed in range(40) for strike in schedules.strikes(seed)]
+    assert {strike.fault for strike in strikes} == {"cut", "hang"}
+    assert all(strike.lasts_s > 0 and not strike.add_after_s for strike in strikes)
+    assert {strike.nodes for strike in strikes if strike.fault == "cut"} == {0, 1, NODES // 2}
+    assert 0 not in {strike.nodes for strike in strikes if strike.fault == "hang"}
+
+
+def test_a_fault_that_there_is_not_is_refused_in_one_line(monkeypatch, capsys):
+    """Before a cluster is started."""
+    monkeypatch.setattr("sys.argv", ["resurge", "chaos", "--faults", "kill,flood"])
+    with pytest.raises(SystemExit):
+        main.run()
+    assert "expected some of kill, cut, hang" in capsys.readouterr().err

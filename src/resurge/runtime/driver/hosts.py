@@ -49,22 +49,29 @@ class HostNetwork:
         if reason is not None:
             raise ClusterError(f"nodes cannot have hosts of their own here: {reason}; start the cluster without --hosts")
         network = cls(f"rsg{secrets.token_hex(3)}")
-        _ip("netns", "add", network._namespace(BRIDGE))
-        _ip("-n", network._namespace(BRIDGE), "link", "add", BRIDGE, "type", "bridge")
-        _ip("-n", network._namespace(BRIDGE), "link", "set", BRIDGE, "up")
-        for host in (DRIVER, MASTER):
-            network.add(host)
+        try:
+            network._begin()
+        except BaseException:
+            network.remove()
+            raise
         return network
+
+    def _begin(self) -> None:
+        _ip("netns", "add", self._namespace(BRIDGE))
+        _ip("-n", self._namespace(BRIDGE), "link", "add", "name", BRIDGE, "type", "bridge")
+        _ip("-n", self._namespace(BRIDGE), "link", "set", "dev", BRIDGE, "up")
+        for host in (DRIVER, MASTER):
+            self.add(host)
 
     def add(self, host: str) -> str:
         """Make a host and plug it into the bridge; its address."""
         address, space, bridge = self.address(host), self._namespace(host), self._namespace(BRIDGE)
         _ip("netns", "add", space)
-        _ip("-n", bridge, "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", space)
-        _ip("-n", bridge, "link", "set", host, "master", BRIDGE, "up")
+        _ip("-n", bridge, "link", "add", "name", host, "type", "veth", "peer", "name", "eth0", "netns", space)
+        _ip("-n", bridge, "link", "set", "dev", host, "master", BRIDGE, "up")
         _ip("-n", space, "address", "add", f"{address}/16", "dev", "eth0")
         for device in ("lo", "eth0"):
-            _ip("-n", space, "link", "set", device, "up")
+            _ip("-n", space, "link", "set", "dev", device, "up")
         return address
 
     @staticmethod
@@ -88,12 +95,12 @@ class HostNetwork:
     def cut(self, hosts: Sequence[str]) -> None:
         """Take the links of hosts down: what they send is lost, and they hear nothing."""
         for host in hosts:
-            _ip("-n", self._namespace(BRIDGE), "link", "set", host, "down")
+            _ip("-n", self._namespace(BRIDGE), "link", "set", "dev", host, "down")
 
     def heal(self, hosts: Sequence[str]) -> None:
         """Bring the links of hosts up again."""
         for host in hosts:
-            _ip("-n", self._namespace(BRIDGE), "link", "set", host, "up")
+            _ip("-n", self._namespace(BRIDGE), "link", "set", "dev", host, "up")
 
     def remove(self) -> None:
         """Delete all namespaces, and with them the links."""

@@ -41,6 +41,10 @@ class SourceError(ResurgeError):
     """A source could not list or read its input."""
 
 
+class BadFileError(SourceError):
+    """A whole file that cannot be read as its source declares."""
+
+
 class SinkError(ResurgeError):
     """A sink could not stage or publish its output."""
 

@@ -11,28 +11,16 @@ from hypothesis import strategies as st
 
 from resurge.connectors.contracts import ReadLimit
 from resurge.connectors.files import files
+from tests.support.source_logs import MemoryLog
 
 SCHEMA = pl.Schema({"id": pl.Int64, "name": pl.String})
 fields = st.text(st.sampled_from('ab1 ,"\n\r\t;é'), max_size=6)
 raw_text = st.text(st.sampled_from('a1,"\n\r'), max_size=40)
 
 
-class Log(dict):
-    """A source log in memory."""
-
-    def create(self, number, content):
-        return self.setdefault(number, content) is content
-
-    def read(self, number):
-        return self[number]
-
-    def numbers(self):
-        return sorted(self)
-
-
 def read_all(path, limit):
     """All good and bad rows of a file, read in epochs of at most `limit` rows."""
-    reader = files(path, schema=SCHEMA, bad_rows="route", has_header=False, max_rows_per_epoch=limit).reader(Log())
+    reader = files(path, schema=SCHEMA, bad_rows="route", has_header=False, max_rows_per_epoch=limit).reader(MemoryLog())
     good, bad, start = [pl.DataFrame(schema=SCHEMA)], [], reader.initialOffset()
     while (end := reader.latest_offset(start, ReadLimit())) != start:
         for split in reader.partitions(start, end):

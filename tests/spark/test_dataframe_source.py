@@ -3,7 +3,6 @@
 import os
 import pickle
 import time
-from dataclasses import dataclass, field
 
 import polars as pl
 import pytest
@@ -12,24 +11,9 @@ from resurge.connectors.contracts import ReadLimit
 from resurge.connectors.dataframes import dataframe
 from resurge.connectors.reading import read_split
 from resurge.errors import SourceError
+from tests.support.source_logs import MemoryLog
 
 SCHEMA = pl.Schema({"id": pl.Int64, "at": pl.Datetime("us")})
-
-
-@dataclass
-class MemoryLog:
-    """A source log in memory."""
-
-    entries: dict[int, bytes] = field(default_factory=dict)
-
-    def create(self, number: int, content: bytes) -> bool:
-        return self.entries.setdefault(number, content) is content
-
-    def read(self, number: int) -> bytes:
-        return self.entries[number]
-
-    def numbers(self) -> list[int]:
-        return sorted(self.entries)
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +55,10 @@ def source_over(folder):
     )
 
 
-def wait_for(log, entries):
+def wait_for(reader, entries):
     deadline = time.monotonic() + 40
-    while len(log.entries) < entries:
-        assert time.monotonic() < deadline, f"only {len(log.entries)} of {entries} batches were logged"
+    while (logged := reader.newest_offset({"batch": 0})["batch"]) < entries:
+        assert time.monotonic() < deadline, f"only {logged} of {entries} batches were logged"
         time.sleep(0.05)
 
 
@@ -86,14 +70,14 @@ def rows(reader, start, end):
 
 
 def test_each_batch_is_copied_once_and_read_back_also_after_a_restart(spark, incoming, tmp_path):
-    """A batch that Spark repeats after a crash is recognised by its number; committed copies are removed."""
+    """A batch that Spark repeats after a crash is recognised by its number; committed copies and entries are removed."""
     log, folder = MemoryLog(), str(tmp_path / "copies")
     source = source_over(incoming)
     arrive(incoming, "a.json", 0, 3)
     arrive(incoming, "b.json", 3, 2)
     reader = source.reader(log)
     reader.start(spark, folder)
-    wait_for(log, 2)
+    wait_for(reader, 2)
     start = reader.initialOffset()
     end = reader.latest_offset(start, ReadLimit(max_rows=1))
     assert end == {"batch": 1}, "an epoch takes at least one of Spark's batches, and no more than the limit allows"
@@ -112,13 +96,15 @@ def test_each_batch_is_copied_once_and_read_back_also_after_a_restart(spark, inc
     again = source.reader(log)
     again.start(spark, folder)
     arrive(incoming, "c.json", 5, 4)
-    wait_for(log, 3)
+    wait_for(again, 3)
     again.stop()
     assert {number: log.entries[number] for number in logged} == logged
     assert rows(again, start, {"batch": 2}).equals(everything)
     assert sorted(rows(again, {"batch": 2}, {"batch": 3})["id"].to_list()) == [5, 6, 7, 8]
     again.commit({"batch": 2})
     assert [path.name for path in (tmp_path / "copies" / "batches").iterdir()] == ["0000000002"]
+    assert sorted(log.entries) == [3], "so are their entries"
+    assert log.listings == 2, "each driver lists its log once"
 
 
 def test_what_is_no_stream_or_lacks_a_column_or_has_failed_is_named(spark, incoming, tmp_path):

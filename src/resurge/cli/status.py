@@ -1,6 +1,7 @@
 """resurge status: what the durable store says of a job."""
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,6 +44,8 @@ def command(
 
 def status_of(job: "StoredJob", now_s: float, *, check: bool) -> dict[str, Any]:
     """Everything that is shown, as plain values; `checkpoints` is None unless files were checked."""
+    from resurge.runtime.storage.skips import read_skips
+
     manifest, problems = job.newest_checkpoint()
     record = next((r for r in job.checkpoints if manifest is not None and r.epoch == manifest.epoch), None)
     written = job.written_at(record.manifest) if record is not None else None
@@ -56,6 +59,7 @@ def status_of(job: "StoredJob", now_s: float, *, check: bool) -> dict[str, Any]:
         "checkpoint_epoch": manifest.epoch if manifest is not None else None,
         "checkpoint_age_s": max(0.0, now_s - written.timestamp()) if written is not None else None,
         "offsets": offsets_of(job, manifest),
+        "skipped": [{"source": skip.source, "file": skip.file, "at_s": skip.at_s} for skip in read_skips(job.store)],
         "state": state_sizes(manifest),
         "problems": problems,
         "checkpoints": {str(epoch): found for epoch, found in job.problems().items()} if check else None,
@@ -123,11 +127,18 @@ def _facts(status: dict[str, Any]) -> Any:
             (f"read of {source}", ", ".join(f"{key} {value}" for key, value in at.items()))
             for source, at in status["offsets"].items()
         ),
+        *((f"skipped of {skip['source']}", f"{skip['file']}, since {_moment(skip['at_s'])}") for skip in status["skipped"]),
     ]
     table = Table.grid(padding=(0, 3))
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in facts:
         table.add_row(Text(name, style="dim"), Text(value))
     return table
+
+
+def _moment(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _state_table(sizes: dict[str, dict[str, int]]) -> Any:

@@ -25,6 +25,12 @@ class SourceLog(Protocol):
     def numbers(self) -> list[int]:
         """The numbers of all entries, in order."""
 
+    def remove(self, number: int) -> None:
+        """Delete an entry that is never read again."""
+
+    def skipped(self) -> list[str]:
+        """The files that the user has chosen to skip."""
+
 
 class StreamReader(Protocol):
     """PySpark's `DataSourceStreamReader`, as far as Resurge calls it.

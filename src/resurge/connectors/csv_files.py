@@ -11,7 +11,7 @@ from resurge.connectors.file_ranges import FileRange
 from resurge.connectors.frames import BadRow
 from resurge.connectors.locations import read_bytes
 from resurge.connectors.text_records import BYTE_ORDER_MARK, Record, header_record, records_of
-from resurge.errors import SourceError
+from resurge.errors import BadFileError
 
 _TIMES = ("%H:%M:%S%.f", "%H:%M:%S%.fZ", "%H:%M")
 _INSTANTS = (*(f"%Y-%m-%d{mark}{time}" for time in _TIMES for mark in " T"), "%Y-%m-%d")
@@ -56,9 +56,9 @@ def _header_names(header: Record, path: str, schema: pl.Schema) -> list[str]:
     names = next(csv.reader(io.StringIO(text)), [])
     missing = [name for name in schema if name not in names]
     if missing:
-        raise SourceError(
-            f"{path} has the columns {', '.join(names) or 'none'}, but the schema also has {', '.join(missing)}: "
-            "correct the header or the schema, or pass has_header=False if the first line is a row"
+        raise BadFileError(
+            f"{path} has the columns {', '.join(names) or 'none'}, but the schema also has {', '.join(missing)} "
+            "(pass has_header=False if the first line is a row)"
         )
     return names
 
@@ -126,9 +126,9 @@ class CsvTable:
         try:
             text = self.parse(b"".join(record.content.rstrip(b"\r\n") + b"\n" for record in kept))
         except ValueError as error:
-            raise SourceError(f"{self.path} cannot be read as CSV: {error}") from error
+            raise BadFileError(f"{self.path} cannot be read as CSV: {error}") from error
         if text.height != len(kept):
-            raise SourceError(f"{self.path} cannot be read as CSV: {len(kept)} records were found, but {text.height} were read")
+            raise BadFileError(f"{self.path} cannot be read as CSV: {len(kept)} records were found, but {text.height} were read")
         return text
 
     def _problem(self, record: Record) -> str | None:

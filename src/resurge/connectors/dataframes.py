@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
-from resurge.connectors.file_ranges import Batch, Split, check_unchanged, encode_batch, plan_splits, range_of, read_batch
+from resurge.connectors.file_log import Batch, encode_batch, read_batch
+from resurge.connectors.file_ranges import Split, check_unchanged, plan_splits, range_of
 from resurge.connectors.frames import bad_frame
 from resurge.connectors.locations import filesystem, is_local, list_files, plain_location
 from resurge.connectors.parquet_files import cut_parquet, parquet_rows, read_parquet
@@ -66,16 +67,18 @@ class DataFrameReader:
         self._query: Any = None
         self._folder: str | None = None
         self._batches: dict[int, Batch] = {}
+        self._logged: set[int] = set()
         self._committed = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors only read splits: the log, the query and the function that built it stay on the driver."""
         source = DataFrameSource(_not_on_executors, self.source.columns, self.source.trigger_interval, self.source.splits)
-        return {**self.__dict__, "source": source, "_log": None, "_query": None, "_batches": {}}
+        return {**self.__dict__, "source": source, "_log": None, "_query": None, "_batches": {}, "_logged": set()}
 
     def start(self, spark: "SparkSession", folder: str) -> None:
         """Start Spark's own query; copies go to `<folder>/batches`, Spark's progress to `<folder>/checkpoint`."""
         self._folder = plain_location(folder)
+        self._logged = set(self._driver_log().numbers())
         stream = self.source.build(spark)
         if not getattr(stream, "isStreaming", False):
             raise SourceError("a DataFrame source was built of a batch DataFrame; expected a streaming one: use spark.readStream")
@@ -136,13 +139,20 @@ class DataFrameReader:
         return iter(self.read_frames(partition)[0].to_arrow().to_batches())
 
     def commit(self, end: Offset) -> None:
-        """Remove the copies that are never asked for again."""
+        """Remove the copies that are never asked for again, and their entries.
+
+        The newest entry stays: Spark may repeat its batch after a crash, but none before it.
+        """
         if self._folder is None:
             return
         for number in range(self._committed + 1, int(end["batch"]) + 1):
             _remove_folder(self._batch_folder(number - 1))
             self._batches.pop(number, None)
         self._committed = max(self._committed, int(end["batch"]))
+        newest = max(self._logged, default=0)
+        for number in [known for known in self._logged if known <= self._committed and known < newest]:
+            self._driver_log().remove(number)
+            self._logged.discard(number)
 
     def rows_between(self, start: Offset, end: Offset) -> int:
         return sum(self._rows(number) for number in range(int(start["batch"]) + 1, int(end["batch"]) + 1))
@@ -156,7 +166,7 @@ class DataFrameReader:
     def _copy_batch(self, batch: "DataFrame", batch_id: int) -> None:
         """On Spark's thread: copy, then log. The batch id is the key: what is logged is not copied again."""
         log, number = self._driver_log(), batch_id + 1
-        if number in log.numbers():
+        if number in self._logged:
             return
         folder = self._batch_folder(batch_id)
         # Spark would write instants as 96-bit nanoseconds. The Spark session is the query's own, so the setting stays in it.
@@ -165,6 +175,7 @@ class DataFrameReader:
         ranges = [cut_parquet(range_of(file), parquet_rows(file.path), None) for file in sorted(list_files(folder), key=_by_path)]
         filled = [part for part in ranges if part.rows]
         log.create(number, encode_batch(Batch(plan_splits(filled, self.source.splits, can_cut=True))))
+        self._logged.add(number)
 
     def _batch_folder(self, batch_id: int) -> str:
         return f"{self._folder}/batches/{batch_id:010d}"
@@ -178,9 +189,8 @@ class DataFrameReader:
 
     def _logged_after(self, first: int) -> list[int]:
         """The logged batches that follow one another after `first`."""
-        logged = set(self._driver_log().numbers())
         last = first
-        while last + 1 in logged:
+        while last + 1 in self._logged:
             last += 1
         return list(range(first + 1, last + 1))
 

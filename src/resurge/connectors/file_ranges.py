@@ -1,11 +1,10 @@
-"""What a file source writes to its log: which rows of which files make a batch, and in which splits."""
+"""Consecutive rows of a file, and splits of them: what a file source logs and reads."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
 
-from resurge.connectors.contracts import SourceLog
 from resurge.connectors.locations import FoundFile, fingerprint, stat_file
 from resurge.errors import SourceError
 
@@ -43,33 +42,6 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
 Split = tuple[FileRange, ...]
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """One log entry: the splits of a batch. Splits are logged, so a replay has the same ones whatever the options are by then."""
-
-    splits: tuple[Split, ...]
-
-    @property
-    def ranges(self) -> list[FileRange]:
-        """All ranges in order."""
-        return [part for split in self.splits for part in split]
-
-
-def encode_batch(batch: Batch) -> bytes:
-    """A batch as a log entry."""
-    return msgspec.json.encode(batch)
-
-
-def read_batch(log: SourceLog, number: int, what: str) -> Batch:
-    """A logged batch, or an error that names the entry."""
-    try:
-        return msgspec.json.decode(log.read(number), type=Batch)
-    except (msgspec.DecodeError, OSError, KeyError) as error:
-        raise SourceError(
-            f"entry {number} of the log of {what} cannot be read ({error}); expected the list of files of that batch: "
-            "restore the checkpoint folder, or start the job in a new one"
-        ) from error
-
-
 def plan_splits(ranges: Sequence[FileRange], splits: int, *, can_cut: bool) -> tuple[Split, ...]:
     """Group small ranges and cut large ones, so that an epoch has about as many splits as asked for; order is kept."""
     total = sum(part.weight for part in ranges)
@@ -103,25 +75,27 @@ def check_unchanged(part: FileRange) -> None:
     """Refuse a file that is not what it was when it was logged."""
     now = stat_file(part.path)
     if now is None:
-        raise SourceError(
-            f"{part.path} has vanished since it was logged; expected a file of {part.size_bytes} bytes: put it back, "
-            "the epoch that reads it cannot be run without it"
-        )
+        raise SourceError(f"{part.path} has vanished since it was logged; expected a file of {part.size_bytes} bytes: {_WAYS_ON}")
     if now.size_bytes != part.size_bytes:
         raise changed_error(part.path, part.size_bytes, now.size_bytes)
     if now.version != part.version and fingerprint(now) != part.fingerprint:
         raise SourceError(
-            f"{part.path} has other content than when it was logged, though it still has {part.size_bytes} bytes: "
-            "put the old file back, and give new data a new name"
+            f"{part.path} has other content than when it was logged, though it still has {part.size_bytes} bytes: {_WAYS_ON}"
         )
+
+
+_WAYS_ON = (
+    "run the job again, and it is taken as it is now if no row of it was committed; else put the old file back, or give up what "
+    "was not read of it with `resurge skip`, and give new data a new name"
+)
 
 
 def changed_error(path: str, logged_bytes: int, size_bytes: int) -> SourceError:
     """A file that grew or shrank."""
     verb = "shrank" if size_bytes < logged_bytes else "grew"
     return SourceError(
-        f"{path} {verb} from {logged_bytes} to {size_bytes} bytes since it was logged; expected files that do not change: "
-        "put the old file back; write new files under a name ending in .tmp and rename them when complete"
+        f"{path} {verb} from {logged_bytes} to {size_bytes} bytes since it was logged; expected files that do not change: {_WAYS_ON}; "
+        "write new files under a name ending in .tmp and rename them when complete"
     )
 
 

@@ -1,6 +1,7 @@
 """Files that keep arriving in a folder or a glob: Parquet, CSV or JSON lines. Each file is taken exactly once."""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -10,18 +11,16 @@ import polars as pl
 
 from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
 from resurge.connectors.csv_files import is_csv_type, read_csv
+from resurge.connectors.file_log import FileLog
 from resurge.connectors.file_ranges import (
     MAXIMUM_SPLIT_ROWS,
     MINIMUM_CUT_ROWS,
-    Batch,
     FileRange,
     Split,
     changed_error,
     check_unchanged,
-    encode_batch,
     plan_splits,
     range_of,
-    read_batch,
     rest_of,
 )
 from resurge.connectors.frames import BadRow, bad_frame, refuse_bad_rows
@@ -29,7 +28,7 @@ from resurge.connectors.json_lines import is_json_type, read_json_lines
 from resurge.connectors.locations import FoundFile, list_files, plain_location
 from resurge.connectors.parquet_files import cut_parquet, parquet_rows, parquet_schema, read_parquet
 from resurge.connectors.text_records import cut_text
-from resurge.errors import ResurgeError, SourceError, TopologyError
+from resurge.errors import BadFileError, ResurgeError, SourceError, TopologyError
 
 FileFormat = Literal["parquet", "csv", "jsonl"]
 BadRows = Literal["fail", "route"]
@@ -75,7 +74,8 @@ def files(
     """Files that keep arriving, in order of modification time, then name. The format follows from the suffix if not given.
 
     Names that begin with "_" or "." or end with ".tmp" or ".staged" are ignored: write a file under such a name and rename it.
-    A malformed CSV or JSON row fails the job, or with bad_rows="route" goes to the side output.
+    A malformed CSV or JSON row fails the job, or with bad_rows="route" goes to the side output; so does a file that cannot be
+    read at all.
     """
     where = plain_location(location)
     chosen = format or _format_of(where)
@@ -126,37 +126,35 @@ def _check_types(location: str, file_format: FileFormat, columns: pl.Schema) -> 
 
 
 class FileReader:
-    """Reads a FileSource. Offset {"batch": n} is the end of log entry n, and entry n says which rows of which files it has."""
+    """Reads a FileSource. Offset {"batch": n} is the end of log entry n, which says which rows of which files it has."""
 
     def __init__(self, source: FileSource, log: SourceLog) -> None:
         self.source = source
         self.name = f"files({source.location})"
-        self._log: SourceLog | None = log
-        self._taken: dict[str, FileRange] = {}
-        self._batches: dict[int, Batch] = {}
+        self._log: FileLog | None = FileLog(log, self.name)
         self._footer_rows: dict[tuple[str, str], int] = {}
         self._seen_bytes = self._seen_rows = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Executors only read splits: the log and what was taken stay on the driver."""
+        """Executors only read splits: the log stays on the driver."""
         return {"source": self.source, "name": self.name, "_log": None}
 
     def initialOffset(self) -> Offset:
         return {"batch": 0}
 
     def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The next batch: as logged if it is, else made of the files that are there now, and logged."""
-        self._load_log()
-        number = int(start["batch"]) + 1
-        if number not in self._batches:
-            ranges = self._next_ranges(limit)
-            if not ranges:
-                return start
-            batch = Batch(plan_splits(ranges, self.source.splits, can_cut=self.source.format == "parquet"))
-            if not self._driver_log().create(number, encode_batch(batch)):
-                batch = read_batch(self._driver_log(), number, self.name)  # another driver was faster: go on from its batch
-            self._remember(number, batch)
-        return {"batch": number}
+        """The next batch, made of the files that are there now, and logged; one that was never committed is made anew."""
+        log = self._driver_log()
+        log.go_to(start)
+        listed = list_files(self.source.location)
+        ranges = self._next_ranges(listed, limit)
+        if not ranges:
+            return start
+        splits = plan_splits(ranges, self.source.splits, can_cut=self.source.format == "parquet")
+        for part in ranges:
+            if part.is_last:
+                self._footer_rows.pop((part.path, part.version), None)
+        return log.append(splits, [file.path for file in listed])
 
     def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
         """PySpark's name for the same."""
@@ -164,8 +162,8 @@ class FileReader:
 
     def newest_offset(self, start: Offset) -> Offset:
         """All there is now; "unread_rows" are those that are in no batch yet, as many as files of that size usually have."""
-        self._load_log()
-        rests, new = self._waiting()
+        self._driver_log().go_to(start)
+        rests, new = self._waiting(list_files(self.source.location))
         counted, bytes_left = 0, 0
         waiting: list[FileRange | FoundFile] = [*new, *rests]
         for part in waiting:
@@ -178,7 +176,7 @@ class FileReader:
         if bytes_left and not self._seen_rows:
             self._sample(waiting[0])
         estimated = round(bytes_left * self._seen_rows / self._seen_bytes) if self._seen_bytes else 0
-        return {"batch": max(self._batches, default=0), "unread_rows": counted + estimated}
+        return {**start, "unread_rows": counted + estimated}
 
     def _sample(self, file: FileRange | FoundFile) -> None:
         """Learn from one file how long rows are."""
@@ -194,7 +192,7 @@ class FileReader:
         self._seen_rows += rows
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Split]:
-        return [split for batch in self._between(start, end) for split in batch.splits if split]
+        return [split for batch in self._driver_log().between(start, end) for split in batch.splits if split]
 
     def read_frames(self, partition: Split) -> tuple[pl.DataFrame, pl.DataFrame]:
         good: list[pl.DataFrame] = []
@@ -213,36 +211,43 @@ class FileReader:
         return iter(self.read_frames(partition)[0].to_arrow().to_batches())
 
     def commit(self, end: Offset) -> None:
-        """Files are kept: who wrote them decides when they go."""
+        """Trim the log. Files are kept: who wrote them decides when they go."""
+        self._driver_log().trim(end)
 
     def rows_between(self, start: Offset, end: Offset) -> int | None:
-        counts = [part.rows for batch in self._between(start, end) for part in batch.ranges]
+        counts = [part.rows for batch in self._driver_log().between(start, end) for part in batch.ranges]
         counts.append(end.get("unread_rows", 0))
         return None if None in counts else sum(cast(list[int], counts))
 
     def arrival_s(self, start: Offset, end: Offset) -> float | None:
         """A file's rows arrive when it was last written."""
-        weighted = [(part.modified_s, max(1, part.weight)) for batch in self._between(start, end) for part in batch.ranges]
+        batches = self._driver_log().between(start, end)
+        weighted = [(part.modified_s, max(1, part.weight)) for batch in batches for part in batch.ranges]
         total = sum(weight for _, weight in weighted)
         return sum(modified_s * weight for modified_s, weight in weighted) / total if total else None
 
     def _read_range(self, part: FileRange) -> tuple[pl.DataFrame, list[BadRow]]:
+        """A range's good and bad rows; a file that cannot be read at all is one bad row, if such rows are routed."""
         try:
             if self.source.format == "parquet":
                 return read_parquet(part, self.source.columns), []
             if self.source.format == "csv":
                 return read_csv(part, self.source.columns, has_header=self.source.has_header)
             return read_json_lines(part, self.source.columns)
+        except BadFileError as error:
+            if self.source.bad_rows == "fail":
+                raise _with_ways_on(error, part.path) from error
+            return pl.DataFrame(schema=self.source.columns), [BadRow(part.path, "", str(error))]
         except ResurgeError:
             raise
         except OSError as error:
             raise SourceError(f"{part.path} cannot be read: {error}; make it readable and run the job again") from error
 
-    def _next_ranges(self, limit: ReadLimit) -> list[FileRange]:
+    def _next_ranges(self, listed: Sequence[FoundFile], limit: ReadLimit) -> list[FileRange]:
         """The rows that come next, within the limits; a file's rest comes before any new file."""
         bounds = [bound for bound in (limit.max_rows, self.source.max_rows_per_epoch) if bound is not None]
         rows_left = min(bounds) if bounds else None
-        rests, new = self._waiting()
+        rests, new = self._waiting(listed)
         ranges: list[FileRange] = []
         for part in islice(chain(rests, map(range_of, new)), self.source.max_files_per_epoch):
             taken = self._cut(part, rows_left)
@@ -255,7 +260,7 @@ class FileReader:
 
     def _cut(self, part: FileRange, max_rows: int | None) -> list[FileRange]:
         if self.source.format == "parquet":
-            return [cut_parquet(part, self._rows(part), max_rows)]
+            return [self._cut_parquet(part, max_rows)]
         if max_rows is None and part.byte_end - part.byte_start <= LARGE_TEXT_BYTES:
             return [part]
         piece_rows = MAXIMUM_SPLIT_ROWS if max_rows is None else max(MINIMUM_CUT_ROWS, -(-max_rows // self.source.splits))
@@ -269,19 +274,31 @@ class FileReader:
             self._see(pieces[-1].byte_end - pieces[-1].byte_start, pieces[-1].rows or 0)
         return pieces
 
+    def _cut_parquet(self, part: FileRange, max_rows: int | None) -> FileRange:
+        try:
+            return cut_parquet(part, self._rows(part), max_rows)
+        except BadFileError as error:
+            if self.source.bad_rows == "fail":
+                raise _with_ways_on(error, part.path) from error
+            return cut_parquet(part, part.row_start + 1, None)  # read as one row, it becomes one bad row
+
     def _has_header(self) -> bool:
         return self.source.format == "csv" and self.source.has_header
 
-    def _waiting(self) -> tuple[list[FileRange], list[FoundFile]]:
-        """What is not in any batch yet: rests of files, then new files in order of arrival."""
+    def _waiting(self, listed: Sequence[FoundFile]) -> tuple[list[FileRange], list[FoundFile]]:
+        """What is not in any batch yet: rests of files, then new files in order of arrival. Skipped files are left out."""
+        log = self._driver_log()
         new: list[FoundFile] = []
-        for file in list_files(self.source.location):
-            taken = self._taken.get(file.path)
-            if taken is None:
+        for file in listed:
+            if file.path in log.skipped:
+                continue
+            part = log.unfinished.get(file.path)
+            logged_bytes = part.size_bytes if part is not None else log.sizes_bytes.get(file.path)
+            if logged_bytes is None:
                 new.append(file)
-            elif taken.size_bytes != file.size_bytes:
-                raise changed_error(file.path, taken.size_bytes, file.size_bytes)
-        return [rest_of(part) for part in self._taken.values() if not part.is_last], new
+            elif logged_bytes != file.size_bytes:
+                raise changed_error(file.path, logged_bytes, file.size_bytes)
+        return [rest_of(part) for path, part in log.unfinished.items() if path not in log.skipped], new
 
     def _rows(self, file: FileRange | FoundFile) -> int:
         """A Parquet file's rows; its footer is read once."""
@@ -291,24 +308,14 @@ class FileReader:
             self._see(file.size_bytes, self._footer_rows[key])
         return self._footer_rows[key]
 
-    def _between(self, start: Offset, end: Offset) -> list[Batch]:
-        self._load_log()
-        numbers = range(int(start["batch"]) + 1, int(end["batch"]) + 1)
-        for number in numbers:
-            if number not in self._batches:
-                self._remember(number, read_batch(self._driver_log(), number, self.name))
-        return [self._batches[number] for number in numbers]
-
-    def _driver_log(self) -> SourceLog:
+    def _driver_log(self) -> FileLog:
         if self._log is None:
             raise SourceError(f"{self.name} was asked on an executor what to read; only the driver plans: call read there")
         return self._log
 
-    def _load_log(self) -> None:
-        if not self._batches:
-            for number in self._driver_log().numbers():
-                self._remember(number, read_batch(self._driver_log(), number, self.name))
 
-    def _remember(self, number: int, batch: Batch) -> None:
-        self._batches[number] = batch
-        self._taken.update({part.path: part for part in batch.ranges})
+def _with_ways_on(error: BadFileError, path: str) -> BadFileError:
+    return BadFileError(
+        f"{error}; nothing of it was committed in this epoch: replace it by a correct file or move it away, give the source "
+        f"bad_rows='route' to make it one bad row, or skip it with `resurge skip URL SOURCE {shlex.quote(path)}`; then run again"
+    )

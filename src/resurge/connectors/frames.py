@@ -76,7 +76,7 @@ def _frame_row_by_row(
             values = _in_order(row, schema)
             _frame_of_columns([[value] for value in values], schema)
         except Exception as error:
-            bad.append(BadRow(location(index), repr(row), _first_line(error)))
+            bad.append(BadRow(location(index), repr(row), first_line(error)))
         else:
             good.append(values)
     columns = list(zip(*good, strict=True)) if good else [() for _ in schema]
@@ -105,7 +105,7 @@ def _frame_of_columns(columns: Any, schema: pl.Schema) -> pl.DataFrame:
         try:
             series.append(pl.Series(name, plain, dtype=kind, strict=True))
         except Exception as error:
-            raise ValueError(f"column {name!r} is {kind}: {_first_line(error)}") from error
+            raise ValueError(f"column {name!r} is {kind}: {first_line(error)}") from error
     return conform(pl.DataFrame(series), schema)
 
 
@@ -125,6 +125,6 @@ def _plain(value: Any, kind: Any) -> Any:
     return value
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """What a library says is wrong, without its hints."""
     return re.split(r"\n|; hint", str(error).strip() or type(error).__name__, maxsplit=1)[0]

@@ -6,9 +6,9 @@ import msgspec
 import polars as pl
 
 from resurge.connectors.file_ranges import FileRange
-from resurge.connectors.frames import conform
+from resurge.connectors.frames import conform, first_line
 from resurge.connectors.locations import is_local, open_file
-from resurge.errors import SourceError
+from resurge.errors import BadFileError, SourceError
 
 
 def parquet_schema(path: str) -> pl.Schema:
@@ -47,10 +47,12 @@ def read_parquet(part: FileRange, schema: pl.Schema) -> pl.DataFrame:
         else:
             frame = _read_remote(part, rows, list(schema))
         return conform(frame, schema)
+    except OSError:
+        raise
     except Exception as error:
-        raise SourceError(
-            f"{part.path} rows {part.row_start} to {part.row_end} cannot be read as "
-            f"{', '.join(f'{name}: {kind}' for name, kind in schema.items())}: {error}"
+        wanted = ", ".join(f"{name}: {kind}" for name, kind in schema.items())
+        raise BadFileError(
+            f"{part.path} rows {part.row_start} to {part.row_end} cannot be read as {wanted}: {first_line(error)}"
         ) from error
 
 
@@ -72,7 +74,8 @@ def _read_remote(part: FileRange, rows: int, columns: list[str]) -> pl.DataFrame
 
 
 def _unreadable(path: str, error: Exception) -> SourceError:
-    return SourceError(
-        f"{path} cannot be read as Parquet ({error}); expected a complete file: replace or remove it, and write new files "
-        "under a name ending in .tmp until they are complete"
+    if isinstance(error, OSError):
+        return SourceError(f"{path} cannot be read: {error}; make it readable and run the job again")
+    return BadFileError(
+        f"{path} cannot be read as Parquet ({error}); expected a complete file, written under a name ending in .tmp until it is"
     )

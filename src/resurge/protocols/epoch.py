@@ -72,7 +72,8 @@ def _next_limit(pace: Pace, rows: int, took_s: float, interval_s: float) -> int:
     """What fits into the interval, approached in bounded steps; an epoch that fits never makes the limit smaller.
 
     Where an epoch costs half its interval even without rows, smaller epochs would only make it worse: then rows may take as
-    long again as that.
+    long again as that. Without an interval no epoch is too long: the limit only bounds what has to fit into memory, and stays at
+    what a run begins with or above.
     """
     fixed_s, per_row_s = costs(pace)
     target_s = max((interval_s or TARGET_WITHOUT_INTERVAL_S) * _SHARE_OF_INTERVAL, 2 * fixed_s)
@@ -81,10 +82,11 @@ def _next_limit(pace: Pace, rows: int, took_s: float, interval_s: float) -> int:
     # Where all epochs were of one size, another size is tried, to learn what a row costs.
     is_known = _is_spread(pace)
     if took_s > target_s:
-        if rows <= _PROBED_ROWS and not is_known:
+        if rows <= (_PROBED_ROWS if interval_s else FIRST_ROWS) and not is_known:
             return max(limit, 2 * rows)
         most = limit if is_known else rows / _PROBING_GROWTH
-        return max(1, int(min(most, max(fitting, rows * _MOST_SHRINKING))))
+        least = 1 if interval_s else FIRST_ROWS
+        return max(least, int(min(most, max(fitting, rows * _MOST_SHRINKING))))
     if rows < limit * _FULL_SHARE_OF_LIMIT:
         return limit
     most = limit * min(_MOST_GROWTH, target_s / took_s)

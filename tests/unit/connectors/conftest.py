@@ -1,7 +1,6 @@
 """What the tests of the connectors share."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -9,22 +8,7 @@ import pytest
 
 from resurge.connectors.contracts import Offset, ReadLimit
 from resurge.connectors.reading import latest_offset, read_split
-
-
-@dataclass
-class MemoryLog:
-    """A source log in memory: numbered entries, each written once."""
-
-    entries: dict[int, bytes] = field(default_factory=dict)
-
-    def create(self, number: int, content: bytes) -> bool:
-        return self.entries.setdefault(number, content) is content
-
-    def read(self, number: int) -> bytes:
-        return self.entries[number]
-
-    def numbers(self) -> list[int]:
-        return sorted(self.entries)
+from tests.support.source_logs import MemoryLog
 
 
 @pytest.fixture

@@ -73,27 +73,31 @@ def test_a_row_limit_cuts_files_and_loses_and_repeats_nothing(tmp_path, log, epo
 
 @every_format
 def test_a_new_driver_reads_the_same_epochs_again_and_goes_on(tmp_path, log, epochs, suffix):
-    """Logged batches are reused, also if the limit is another by then, and no file is taken twice."""
+    """Committed epochs are as they were, also if the limit is another by then, and no file is taken twice."""
     for index in range(3):
         write(tmp_path / f"f{index}{suffix}", 4 * index, 4, modified_s=index + 1)
     first = source_of(tmp_path, suffix, max_rows_per_epoch=3).reader(log)
-    before = list(epochs.run(first, SCHEMA))[:2]
-    log.entries = {number: log.entries[number] for number in (1, 2)}
+    before = list(epochs.run(first, SCHEMA))
+    committed = before[1][2]
     second = source_of(tmp_path, suffix, max_rows_per_epoch=100, splits=1).reader(log)
-    after = list(epochs.run(second, SCHEMA))
-    assert [good["id"].to_list() for good, _, _ in before] == [good["id"].to_list() for good, _, _ in after[:2]]
-    assert pl.concat([good for good, _, _ in after])["id"].to_list() == list(range(12))
+    replayed = [epochs.read(second, SCHEMA, *ends)[0] for ends in (({"batch": 0}, before[0][2]), (before[0][2], committed))]
+    assert [good["id"].to_list() for good in replayed] == [good["id"].to_list() for good, _, _ in before[:2]]
+    after = [good for good, _, _ in epochs.run(second, SCHEMA, committed)]
+    assert pl.concat([*replayed, *after])["id"].to_list() == list(range(12))
+    assert len(after) == 1, "what was not committed is planned anew, with the new limit"
 
 
-def test_a_batch_that_another_driver_logged_first_is_used(tmp_path, log, epochs):
-    """Of two drivers on one log the slower one goes on from the faster one's batch."""
+def test_an_entry_of_a_superseded_driver_is_left_out(tmp_path, log, epochs):
+    """Of two drivers on one log each has its own entries, and the journal says whose count."""
     write(tmp_path / "a.parquet", 0, 2, modified_s=1)
     source = source_of(tmp_path, ".parquet")
-    slow, fast = source.reader(log), source.reader(log)
-    slow.newest_offset({"batch": 0})
-    list(epochs.run(fast, SCHEMA))
+    old, new = source.reader(log), source.reader(log)
+    old.newest_offset({"batch": 0})
+    new.newest_offset({"batch": 0})
+    list(epochs.run(old, SCHEMA))
     write(tmp_path / "b.parquet", 2, 2, modified_s=2)
-    assert [good["id"].to_list() for good, _, _ in epochs.run(slow, SCHEMA)] == [[0, 1], [2, 3]]
+    assert [good["id"].to_list() for good, _, _ in epochs.run(new, SCHEMA)] == [[0, 1, 2, 3]]
+    assert len(log.entries) == 2
 
 
 def test_unfinished_and_hidden_files_are_ignored(tmp_path, log, epochs):
@@ -196,7 +200,7 @@ def test_a_file_that_shrank_vanished_or_changed_is_named_and_the_job_resumes_whe
     reader = source_of(tmp_path, suffix).reader(log)
     end = reader.latest_offset({"batch": 0}, ReadLimit())
     path.unlink()
-    with pytest.raises(SourceError, match=rf"a{suffix} has vanished since it was logged.*put it back"):
+    with pytest.raises(SourceError, match=rf"a{suffix} has vanished since it was logged.*put the old file back"):
         epochs.read(reader, SCHEMA, {"batch": 0}, end)
     path.write_bytes(content[:-3])
     with pytest.raises(SourceError, match=rf"a{suffix} shrank from {len(content)} to {len(content) - 3} bytes"):
@@ -240,7 +244,7 @@ def test_a_damaged_log_entry_is_named(tmp_path, log):
     """The entry's number stands in the error."""
     log.entries[1] = b"{"
     with pytest.raises(SourceError, match="entry 1 of the log of files"):
-        source_of(tmp_path, ".csv").reader(log).latest_offset({"batch": 0}, ReadLimit())
+        source_of(tmp_path, ".csv").reader(log).latest_offset({"batch": 1}, ReadLimit())
 
 
 def test_what_cannot_be_a_file_source_is_refused_when_it_is_built(tmp_path):

@@ -39,14 +39,15 @@ class CostModel:
 
     def sustainable_rows(self, interval_s: float) -> float:
         """What fits an interval; where the fixed cost leaves little of it, what takes as long as the fixed cost."""
-        return max((interval_s or TARGET_WITHOUT_INTERVAL_S) * 0.9 - self.fixed_s, self.fixed_s) / self.per_row_s
+        fitting = max((interval_s or TARGET_WITHOUT_INTERVAL_S) * 0.9 - self.fixed_s, self.fixed_s) / self.per_row_s
+        return fitting if interval_s else max(fitting, FIRST_ROWS)
 
 
 def epochs_of(
     model: CostModel, interval_s: float, *, configured: int | None = None, first: int = FIRST_ROWS, epochs: int = 200
 ) -> list[tuple[int, float]]:
     """Rows and seconds of each epoch of a job whose input never ends."""
-    rng, pace, found = random.Random(7), Pace(limit_rows=first), []
+    rng, pace, found = random.Random(7), Pace(limit_rows=first if interval_s else max(first, FIRST_ROWS)), []
     for epoch in range(epochs):
         rows = row_limit(pace, configured)
         found.append((rows, model.took_s(rows, epoch, rng)))
@@ -149,6 +150,14 @@ def test_the_users_limit_holds_too():
     """The smaller of both."""
     assert row_limit(Pace(), 100) == 100
     assert row_limit(observed(WARM, 1000, 1.5, 1.0), 10_000) == 600
+
+
+def test_without_an_interval_no_epoch_is_too_long():
+    """How epochs are cut does not depend on how busy the machine is, unless they are so large that memory matters."""
+    pace = WARM
+    for _ in range(20):
+        pace = observed(pace, 100, took_s=30.0, interval_s=0.0)
+    assert row_limit(pace, None) == FIRST_ROWS
 
 
 def test_the_next_epoch_begins_an_interval_after_the_last_began():

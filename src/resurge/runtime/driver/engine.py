@@ -109,12 +109,8 @@ class Engine:
         shown, by_sources = shown_epochs(list(self.graph.upstream), found.records, found.checkpoint_epoch)
         self.ledger = Ledger(self.sources, {plan.epoch: plan for plan in found.planned}, {}, by_sources)
         for plan in found.planned:
-            if plan.epoch in found.committed:
-                self.ledger.closing_us[plan.epoch] = found.committed[plan.epoch].watermarks_us
-                self.watermarks_us = found.committed[plan.epoch].watermarks_us
-                self.reached |= {name: end for name, (_, end) in plan.offsets.items()}
-            else:
-                self.pending = plan
+            self.watermarks_us = self.ledger.closing_us[plan.epoch] = found.committed[plan.epoch].watermarks_us
+            self.reached |= {name: end for name, (_, end) in plan.offsets.items()}
         self.membership = Membership(self.runner, self.options)
         facts = everything_down(self.graph, {}, found.checkpoint_epoch, found.committed_epoch, shown)
         self.facts = self.membership.observed(facts)
@@ -122,15 +118,13 @@ class Engine:
             self.membership.costs = {p: checkpoint.costs[str(p)] for p in self.graph.upstream if str(p) in checkpoint.costs}
 
     def _catch_up_with_journal(self) -> None:
-        """Replay the logged epochs; then run the one that was logged but not committed."""
+        """Replay the committed epochs."""
         self.wait_for_nodes()
         self.observe()
         while self.catching_up() and not self.facts.live:
             self.catch_up()
         for epoch in range(self.ledger.shown_by_sources + 1, self.facts.head + 1):
             self._replay_sources(epoch)
-        if self.pending is not None and self.facts.capacity:
-            self._run_pending()
 
     def _replay_sources(self, epoch: int) -> None:
         """Show an epoch of the sources' own queries, which may not have been shown and which nobody caught up with."""
@@ -187,7 +181,9 @@ class Engine:
                 self.story.committed(self.facts)
                 return False
             arrival_s = self.sources.arrival_s(offsets)
-            planned = EpochPlanned(self.facts.head + 1, offsets, dict(self.watermarks_us), arrival_s, drain)
+            planned = EpochPlanned(
+                self.facts.head + 1, offsets, dict(self.watermarks_us), arrival_s, drain, self.journal.generation
+            )
             self.journal.append(planned)
             self.ledger.planned[planned.epoch] = planned
             self.pending = planned

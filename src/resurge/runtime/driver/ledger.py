@@ -23,7 +23,7 @@ class Ledger:
         """An epoch to run: its watermarks, and whether queries of the sources themselves show it."""
         planned = self.planned[epoch]
         closing = dict.fromkeys(self.sources.readers, END_OF_TIME_US) if planned.drain else self.closing_us.get(epoch)
-        return EpochWork(epoch, planned.watermarks_us, closing, epoch > self.shown_by_sources)
+        return EpochWork(epoch, planned.watermarks_us, closing, epoch > self.shown_by_sources, planned.plan)
 
     def splits(self, epoch: int) -> list[Split]:
         """What an epoch reads."""

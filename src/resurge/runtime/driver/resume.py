@@ -41,7 +41,8 @@ def resumption(store: DurableStore, records: list[Record]) -> Resumption:
     since = checkpoint.epoch if checkpoint else 0
     plans = {record.epoch: record for record in records if isinstance(record, EpochPlanned)}
     commits = {record.epoch: record for record in records if isinstance(record, EpochCommitted)}
-    after = [plans[epoch] for epoch in sorted(plans) if epoch > since]
+    # Nobody has seen anything of an epoch that was not committed: it is planned anew, with the input that is there now.
+    after = [plans[epoch] for epoch in sorted(plans) if epoch > since and epoch in commits]
     _refuse_gap(store, since, [plan.epoch for plan in after], begins_anew=bool(published) and checkpoint is None)
     committed = {epoch: commit for epoch, commit in commits.items() if epoch > since}
     return Resumption(checkpoint, after, committed, trusted, dict(checkpoint.reached) if checkpoint else {}, warnings, records)

@@ -13,6 +13,7 @@ from resurge.protocols.epoch import shares
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.journal import EpochPlanned
+from resurge.runtime.storage.skips import read_skips
 from resurge.runtime.worker.messages import Split
 
 
@@ -35,6 +36,14 @@ class StoredSourceLog:
         """The numbers of all entries."""
         found = (paths.number_of(name) for name in self.store.names(paths.source_folder(self.source)))
         return sorted(number for number in found if number is not None)
+
+    def remove(self, number: int) -> None:
+        """Delete an entry that is never read again."""
+        self.store.remove(paths.source_entry(self.source, number))
+
+    def skipped(self) -> list[str]:
+        """The files that the user has chosen to skip."""
+        return [skip.file for skip in read_skips(self.store) if skip.source == self.source]
 
 
 class Sources:

@@ -29,13 +29,18 @@ class DriverStarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class EpochPlanned(msgspec.Struct, frozen=True, tag=True):
-    """What an epoch reads, and the sources' watermarks when it begins; written before it runs."""
+    """What an epoch reads, and the sources' watermarks when it begins; written before it runs.
+
+    `plan` is the generation that planned it. An epoch that was not committed is planned anew by the next driver: the newest
+    record of an epoch counts.
+    """
 
     epoch: int
     offsets: dict[str, tuple[Offset, Offset]]
     watermarks_us: dict[str, int]
     arrival_s: float
     drain: bool = False
+    plan: int = 0
 
 
 class EpochCommitted(msgspec.Struct, frozen=True, tag=True):

@@ -6,6 +6,7 @@ JOURNAL_TRIMMED = "journal/trimmed"
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_DATA = "checkpoints/data"
 SOURCES = "sources"
+SKIPS = "skips"
 OUTCOMES = "outcomes"
 TELEMETRY = "telemetry.jsonl"
 
@@ -40,9 +41,14 @@ def source_folder(source: str) -> str:
     return f"{SOURCES}/{source}"
 
 
-def outcome(operator: str, branch: int, epoch: int, order: int) -> str:
-    """What an operator that is not deterministic made of one epoch, on one branch, for one split or key group."""
-    return f"{OUTCOMES}/{epoch:012d}-{order:05d}-{branch:03d}-{operator}.outcome"
+def skip(number: int) -> str:
+    """The record of a file that is skipped."""
+    return f"{SKIPS}/{number:012d}.json"
+
+
+def outcome(operator: str, branch: int, epoch: int, plan: int, order: int) -> str:
+    """What an operator that is not deterministic made of one plan of an epoch, on one branch, for one split or key group."""
+    return f"{OUTCOMES}/{epoch:012d}-{plan:06d}-{order:05d}-{branch:03d}-{operator}.outcome"
 
 
 def local_segment(epoch: int, attempt: str, slot: int) -> str:

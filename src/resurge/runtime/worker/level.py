@@ -295,7 +295,7 @@ class LevelTask:
         """An outcome; one that could come out differently another time is logged before it is used."""
         if node.operator.determinism is not Determinism.ARBITRARY or self.plan.durable_url is None:
             return compute()
-        identity = OutcomeId(node.operator.name, self.program.branch(node), epoch.epoch, order)
+        identity = OutcomeId(node.operator.name, self.program.branch(node), epoch.epoch, order, epoch.plan)
         return decided(DurableStore(self.plan.durable_url), identity, compute)
 
     def _send(

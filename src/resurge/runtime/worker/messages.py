@@ -47,12 +47,16 @@ WorkKey = tuple[str, int, bool]
 
 
 class EpochWork(msgspec.Struct, frozen=True):
-    """One epoch to run: the sources' watermarks when it begins, and when it ends if that is known already."""
+    """One epoch to run: the sources' watermarks when it begins, and when it ends if that is known already.
+
+    `plan` is the generation that planned it: an epoch that was not committed is planned anew by the next driver.
+    """
 
     epoch: int
     watermarks_us: dict[str, int]
     closing_us: dict[str, int] | None = None
     show: bool = True
+    plan: int = 0
 
 
 class Replay(msgspec.Struct, frozen=True):

@@ -33,17 +33,18 @@ class _LoggedOutcome(msgspec.Struct):
 
 @dataclass(frozen=True)
 class OutcomeId:
-    """What one outcome is of: an operator on one branch of a union, an epoch, and a split or key group."""
+    """What one outcome is of: an operator on one branch of a union, an epoch as it was planned, and a split or key group."""
 
     operator: str
     branch: int
     epoch: int
     order: int
+    plan: int = 0
 
     @property
     def path(self) -> str:
         """Where the outcome is logged."""
-        return paths.outcome(self.operator, self.branch, self.epoch, self.order)
+        return paths.outcome(self.operator, self.branch, self.epoch, self.plan, self.order)
 
 
 def decided(store: DurableStore, identity: OutcomeId, compute: Callable[[], Outcome]) -> Outcome:

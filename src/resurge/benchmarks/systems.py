@@ -31,7 +31,7 @@ def resurge_epochs(workload: Workload, queries: int) -> list[Epoch]:
     finished: list[EpochFinished] = []
     telemetry.listeners.append(lambda event: finished.append(event) if isinstance(event, EpochFinished) else None)
     with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
-        options = RunOptions(folder, interval_s=0)
+        options = RunOptions(folder, interval_s=0, back_pressure=False)
         engine = Engine(topology(workload, queries), SparkRunner(spark), options, telemetry)
         began = time.time()
         run_until_done(engine, until_idle=True)

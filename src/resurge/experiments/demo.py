@@ -69,7 +69,9 @@ def undisturbed(epochs: int) -> dict[str, pl.DataFrame]:
     """The same job without failures, in this process."""
     run = job(epochs)
     with tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
-        run_until_done(Engine(run.topology, InlineRunner(1), RunOptions(folder, interval_s=0)), until_idle=True)
+        run_until_done(
+            Engine(run.topology, InlineRunner(1), RunOptions(folder, interval_s=0, back_pressure=False)), until_idle=True
+        )
     return shown(run)
 
 

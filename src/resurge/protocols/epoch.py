@@ -85,8 +85,8 @@ def _next_limit(pace: Pace, rows: int, took_s: float, interval_s: float) -> int:
         if rows <= (_PROBED_ROWS if interval_s else FIRST_ROWS) and not is_known:
             return max(limit, 2 * rows)
         most = limit if is_known else rows / _PROBING_GROWTH
-        least = 1 if interval_s else FIRST_ROWS
-        return max(least, int(min(most, max(fitting, rows * _MOST_SHRINKING))))
+        fewest = 1 if interval_s else FIRST_ROWS
+        return max(fewest, int(min(most, max(fitting, rows * _MOST_SHRINKING))))
     if rows < limit * _FULL_SHARE_OF_LIMIT:
         return limit
     most = limit * min(_MOST_GROWTH, target_s / took_s)

@@ -86,6 +86,13 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     strategy: Annotated[
         str, typer.Option(metavar="NAME", help="After a loss of nodes: incremental, blocking, eager or source-replay.")
     ] = "incremental",
+    local_store: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Where nodes keep state while they run; shared memory if there is enough, else /tmp."),
+    ] = None,
+    local_store_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="At most so much there per node, such as 2g; the rest goes to disk.")
+    ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is no input left.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="At the end, close all windows as if no more input could come.")] = False,
     report: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a report (one HTML file) at the end.")] = None,
@@ -116,8 +123,10 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any]) -> None:
     """Run a topology with options by their names, and say how to go on."""
     from rich.console import Console
 
+    from resurge.model.sizes import size_bytes
     from resurge.running import interval_seconds
     from resurge.runtime.driver.options import RunOptions
+    from resurge.runtime.driver.session import default_local_root
     from resurge.telemetry.log import TelemetryLog
 
     target, master = chosen["target"], chosen["master"]
@@ -128,6 +137,8 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any]) -> None:
         checkpoint_interval=chosen["checkpoint_interval"],
         max_rows_per_epoch=chosen["max_rows"],
         strategy=chosen["strategy"],
+        local_root=chosen["local_store"] or default_local_root(),
+        local_limit_bytes=None if chosen["local_store_limit"] is None else size_bytes(chosen["local_store_limit"]),
     )
     limits = Limits(chosen["epochs"], chosen["until_idle"], chosen["drain"])
     observers = Observers(chosen["dashboard"], chosen["metrics"], chosen["metrics_host"], chosen["traces"])

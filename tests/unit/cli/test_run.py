@@ -4,13 +4,17 @@ import io
 import os
 import signal
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import polars as pl
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from resurge import TopologyBuilder, count
+from resurge.cli import run as run_module
 from resurge.cli.live_view import PlainView, TerminalView, drawn, open_view, plain_line
+from resurge.cli.main import app, register
 from resurge.cli.run import Limits, conclude, drive, telemetry_path
 from resurge.errors import StorageError
 from resurge.runtime.driver.engine import Engine
@@ -195,3 +199,22 @@ def test_lines_name_late_and_malformed_rows():
     assert line is not None
     assert "2 late | 1 malformed" in line
     assert "lag 50 (at most 10 per epoch)" in line
+
+
+def test_place_and_limit_of_the_local_store_reach_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place is made absolute, because executors have working folders of their own."""
+    seen: list[RunOptions] = []
+    monkeypatch.setattr(run_module, "_run_on_spark", lambda topology, master, options, *rest: bool(seen.append(options)))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "job.py"
+    file.write_text(
+        "import resurge\n"
+        "topology = resurge.TopologyBuilder('j')\n"
+        "posts = topology.source('posts', resurge.posts(total=10), event_time='time')\n"
+        "posts.window('w', '10s', key='user', n=resurge.count()).query()\n"
+    )
+    arguments = ["run", str(file), "--checkpoint", str(tmp_path / "job"), "--local-store", "fast", "--local-store-limit", "64m"]
+    register()
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert (seen[0].local_root, seen[0].local_limit_bytes) == (str(tmp_path / "fast"), 64 * 1024**2)

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 
 from resurge.errors import ClusterError
+from resurge.model.sizes import size_bytes
 from resurge.runtime.driver.processes import ProcessId
 from resurge.runtime.driver.session import SILENCE_S
 
 STATE_FILE = "cluster.json"
 LEAST_MEMORY_BYTES = 450 * 1024**2
-_UNITS = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def checked_memory(memory: str, cores_per_node: int) -> str:
     found = re.fullmatch(r"(\d+)([kmg])b?", memory.lower())
     if found is None:
         raise ClusterError(f"a node's memory is a number with a unit, such as 700m or 2g, got {memory!r}")
-    if int(found[1]) * _UNITS[found[2]] < LEAST_MEMORY_BYTES:
+    if size_bytes(memory) < LEAST_MEMORY_BYTES:
         raise ClusterError(f"a Spark executor needs at least 450m of memory, got {memory!r}; 700m suits small jobs")
     return f"{found[1]}{found[2]}"
 

@@ -51,8 +51,8 @@ def windowed(sink: MemorySink) -> Topology:
 
 
 def options(folder: Path) -> RunOptions:
-    """Epochs as fast as they can be."""
-    return RunOptions(str(folder / "job"), interval_s=0, checkpoint_interval=5, local_root=str(folder))
+    """Epochs as fast as they can be, and of the same rows however long they take."""
+    return RunOptions(str(folder / "job"), interval_s=0, checkpoint_interval=5, back_pressure=False, local_root=str(folder))
 
 
 def undisturbed(folder: Path) -> pl.DataFrame:

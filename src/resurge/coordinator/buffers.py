@@ -1,12 +1,12 @@
 """What is buffered where: output that nodes keep for partitions which are not live, within a limit. A value."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job, Pair
-from resurge.protocols.catch_up import Coverage
+from resurge.protocols.catch_up import Coverage, changed
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,20 @@ class Buffered:
     size_bytes: int = 0
 
 
+_Since = tuple[Coverage, tuple[Buffered, ...], tuple[Buffered, ...]]
+"""A known coverage, and the buffers that were added and dropped since."""
+
+
 @dataclass(frozen=True)
 class Buffers:
     """All buffers on nodes that are up, the oldest first."""
 
     held: tuple[Buffered, ...] = ()
+    _coverage: Coverage | None = field(default=None, init=False, repr=False, compare=False)
+    _since: _Since = field(default=({}, (), ()), init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_since", ({}, self.held, ()))
 
     def keep(self, job: Job, sizes_bytes: Mapping[NodeId, int]) -> "Buffers":
         """With what a job has buffered, on the nodes that produced it."""
@@ -35,8 +44,10 @@ class Buffers:
             if epochs:
                 produced.setdefault(node, []).append((partition, epochs))
         kept_for = frozenset(job.buffered_for)
-        new = (Buffered(job.attempt, node, tuple(mine), kept_for, sizes_bytes.get(node, 0)) for node, mine in produced.items())
-        return Buffers((*self.held, *new))
+        new = tuple(
+            Buffered(job.attempt, node, tuple(mine), kept_for, sizes_bytes.get(node, 0)) for node, mine in produced.items()
+        )
+        return self._changed((*self.held, *new), added=new)
 
     def without_nodes(self, nodes: Iterable[NodeId]) -> "Buffers":
         """Buffers on lost nodes are gone."""
@@ -56,7 +67,9 @@ class Buffers:
 
     def without(self, dropped: Collection[Buffered]) -> "Buffers":
         """Without some of them."""
-        return Buffers(tuple(buffered for buffered in self.held if buffered not in dropped)) if dropped else self
+        if not dropped:
+            return self
+        return self._changed(tuple(buffered for buffered in self.held if buffered not in dropped), dropped=tuple(dropped))
 
     @property
     def size_bytes(self) -> int:
@@ -67,20 +80,19 @@ class Buffers:
         """The epochs that buffers hold, from each partition for each other."""
         if not self.held:
             return {}
-        if "_coverage" not in self.__dict__:
-            self.__dict__["_coverage"] = self._covered(upstream)
-        found: Coverage = self.__dict__["_coverage"]
-        return found
+        if self._coverage is None:
+            known, added, dropped = self._since
+            object.__setattr__(self, "_coverage", changed(known, _pairs(added, upstream), _pairs(dropped, upstream)))
+        return self._coverage or {}
 
-    def _covered(self, upstream: Mapping[Partition, frozenset[Partition]]) -> Coverage:
-        found: dict[Pair, set[int]] = {}
-        for buffered in self.held:
-            epochs_of = dict(buffered.produced)
-            for below in buffered.kept_for:
-                for above in upstream[below]:
-                    if above in epochs_of:
-                        found.setdefault((above, below), set()).update(epochs_of[above])
-        return {pair: frozenset(epochs) for pair, epochs in found.items()}
+    def _changed(
+        self, held: tuple[Buffered, ...], added: tuple[Buffered, ...] = (), dropped: tuple[Buffered, ...] = ()
+    ) -> "Buffers":
+        """Other buffers, whose coverage follows from what is known of these: an outage may last for thousands of epochs."""
+        known, more, fewer = self._since if self._coverage is None else (self._coverage, (), ())
+        after = Buffers(held)
+        object.__setattr__(after, "_since", (known, (*more, *added), (*fewer, *dropped)))
+        return after
 
     @cached_property
     def nodes(self) -> frozenset[NodeId]:
@@ -91,3 +103,13 @@ class Buffers:
     def _is_read(buffered: Buffered, in_use: Collection[Pair]) -> bool:
         producers = {partition for partition, _ in buffered.produced}
         return any(above in producers and below in buffered.kept_for for above, below in in_use)
+
+
+def _pairs(buffers: Iterable[Buffered], upstream: Mapping[Partition, frozenset[Partition]]) -> Iterator[tuple[Pair, range]]:
+    """The epochs that buffers have from one partition for another."""
+    for buffered in buffers:
+        epochs_of = dict(buffered.produced)
+        for below in buffered.kept_for:
+            for above in upstream[below]:
+                if above in epochs_of:
+                    yield (above, below), epochs_of[above]

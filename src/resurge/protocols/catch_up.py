@@ -9,13 +9,29 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from resurge.model.names import Partition
+from resurge.protocols.epoch_sets import EpochSet
 from resurge.protocols.recovery import Facts, Phase
 
 MOST_EPOCHS_PER_STEP = 16
+NOTHING = EpochSet()
 
 Pair = tuple[Partition, Partition]
-Coverage = Mapping[Pair, frozenset[int]]
+Coverage = Mapping[Pair, EpochSet]
 """The epochs whose output from one partition for another is buffered on a node that is up."""
+
+
+def changed(coverage: Coverage, added: Iterable[tuple[Pair, range]], dropped: Iterable[tuple[Pair, range]] = ()) -> Coverage:
+    """The coverage after buffers were added and dropped.
+
+    Of an epoch that two buffers had, because it was produced twice, nothing counts any more when one of them is dropped: a
+    shadow replays it.
+    """
+    found = dict(coverage)
+    for pair, epochs in added:
+        found[pair] = found.get(pair, NOTHING).with_span(epochs)
+    for pair, epochs in dropped:
+        found[pair] = found.get(pair, NOTHING).without_span(epochs)
+    return found
 
 
 @dataclass(frozen=True)
@@ -154,10 +170,10 @@ def shadows_needed(facts: Facts, coverage: Coverage, group: Collection[Partition
         for above in facts.graph.upstream[below]:
             missing = 0
             if below in group:
-                covered = coverage.get((above, below), frozenset())
+                covered = coverage.get((above, below), NOTHING)
                 missing = _last_missing(facts, above, range(known.cursor + 1, facts.head + 1), covered)
             if below in until:
-                again = _last_missing(facts, above, range(facts.checkpoint + 1, until[below] + 1), frozenset())
+                again = _last_missing(facts, above, range(facts.checkpoint + 1, until[below] + 1), NOTHING)
                 missing = max(missing, again)
             if missing:
                 until[above] = max(until.get(above, 0), missing)
@@ -184,11 +200,8 @@ def _kept(
     return kept
 
 
-def _last_missing(facts: Facts, above: Partition, epochs: range, covered: frozenset[int]) -> int:
+def _last_missing(facts: Facts, above: Partition, epochs: range, covered: EpochSet) -> int:
     """The last of these epochs that the upstream partition will not provide by itself and that no buffer has."""
     known = facts.standing[above]
     itself_from = known.cursor + 1 if known.phase is Phase.CATCHING_UP else facts.head + 1
-    for epoch in reversed(epochs):
-        if epoch < itself_from and epoch not in covered:
-            return epoch
-    return 0
+    return covered.last_missing(range(epochs.start, min(epochs.stop, itself_from))) or 0

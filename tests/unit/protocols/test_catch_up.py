@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import next_step
+from resurge.protocols.epoch_sets import EpochSet
 from resurge.protocols.recovery import Facts
 from tests.unit.protocols.test_recovery import N2, N3, N4, A, B, C, whole
 
@@ -31,7 +32,7 @@ def test_a_live_upstream_partition_is_replayed_as_a_shadow_where_no_buffer_is() 
 
 def test_buffers_spare_the_shadow() -> None:
     """What a live epoch buffered is sent again."""
-    step = next_step(lost_and_scheduled(after(8)), {(A, B): frozenset((6, 7, 8))}, {})
+    step = next_step(lost_and_scheduled(after(8)), {(A, B): EpochSet.of((6, 7, 8))}, {})
     assert step is not None
     assert step.shadows == {}
     assert step.buffered == {(A, B): range(6, 9)}
@@ -78,7 +79,7 @@ def both_behind(cursor_of_b: int, cursor_of_c: int) -> Facts:
 
 def test_everyone_goes_on_from_where_it_is() -> None:
     """b is at epoch 9 and c at 6; both take two epochs, c's being those that b has left in a buffer."""
-    coverage = {(A, B): frozenset(range(6, 13)), (B, C): frozenset(range(6, 10))}
+    coverage = {(A, B): EpochSet.of(range(6, 13)), (B, C): EpochSet.of(range(6, 10))}
     step = next_step(both_behind(9, 6), coverage, {}, most_epochs=2)
     assert step is not None
     assert step.partitions == {B: range(10, 12), C: range(7, 9)}
@@ -88,7 +89,7 @@ def test_everyone_goes_on_from_where_it_is() -> None:
 
 def test_nobody_overtakes_what_feeds_it() -> None:
     """c is as far as b and would take more epochs than b does."""
-    coverage = {(A, B): frozenset(range(6, 9))}
+    coverage = {(A, B): EpochSet.of(range(6, 9))}
     step = next_step(both_behind(6, 6), coverage, {A: 5}, most_epochs=4)
     assert step is not None
     assert step.partitions[C].stop <= step.partitions[B].stop

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.catch_up import CatchUp, Coverage, next_step
+from resurge.protocols.epoch_sets import EpochSet
 from resurge.protocols.recovery import Facts, Phase, QueryNeed
 from resurge.protocols.step_choice import (
     StepChoice,
@@ -28,7 +29,7 @@ def behind(epochs: int, cost: float = 0.25) -> Facts:
 
 
 def choice(facts: Facts, tempo: Tempo) -> StepChoice:
-    return StepChoice(facts, {(A, B): frozenset(range(6, facts.head + 1))}, {}, tempo)
+    return StepChoice(facts, {(A, B): EpochSet.of(range(6, facts.head + 1))}, {}, tempo)
 
 
 def test_steps_always_gain_on_the_head() -> None:
@@ -124,7 +125,7 @@ def test_nobody_behind_is_no_step() -> None:
 def test_a_step_is_void_once_its_partition_or_node_is_gone() -> None:
     """Nothing of it may be committed then."""
     before = behind(3)
-    step = next_step(before, {(A, B): frozenset(range(6, 9))}, {})
+    step = next_step(before, {(A, B): EpochSet.of(range(6, 9))}, {})
     assert step is not None
     assert not is_void(step, [N4], before, before)
     gone = replace(before, capacity={node: value for node, value in before.capacity.items() if node != N4})
@@ -192,7 +193,7 @@ def returning(head: int, cursors: dict[Partition, int], nodes: dict[Partition, N
     return replace(facts, graph=graph, standing=standing, is_buffering=is_buffering, costs=costs)
 
 
-ALL_BUFFERED: Coverage = {pair: frozenset(range(6, 40)) for pair in ((A, B), (B, C))}
+ALL_BUFFERED: Coverage = {pair: EpochSet.of(range(6, 40)) for pair in ((A, B), (B, C))}
 
 
 def test_every_node_goes_on_at_its_own_pace() -> None:
@@ -208,7 +209,7 @@ def test_every_node_goes_on_at_its_own_pace() -> None:
 def test_without_buffers_all_go_together() -> None:
     """What b produces is nowhere else, so that c takes it from b in the same job; and only when nothing is under way."""
     facts = returning(30, {B: 8, C: 8}, {B: N2, C: N3}, is_buffering=False)
-    [step] = StepChoice(facts, {(A, B): frozenset(range(6, 40))}, {}, QUIET).aloft(1.0)
+    [step] = StepChoice(facts, {(A, B): EpochSet.of(range(6, 40))}, {}, QUIET).aloft(1.0)
     assert step.partitions.keys() == {B, C}
     assert StepChoice(facts, {}, {}, QUIET, [CatchUp({LONE: range(6, 7)})]).aloft(1.0) == []
 

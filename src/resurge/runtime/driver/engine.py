@@ -290,7 +290,9 @@ class Engine:
     def planned(self, chosen: Work, expired: Mapping[NodeId, list[str]]) -> JobPlan:
         """One attempt at some work, on the nodes that it needs."""
         slots = self.membership.slots(self.facts, chosen.nodes)
-        return job_plan(self._frame(), slots, chosen, secrets.token_hex(4), expired)
+        plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), expired)
+        self.versions.pin(plan)
+        return plan
 
     def adopt(self, plan: JobPlan, chosen: Work, reports: list[SlotReport]) -> None:
         """A job succeeded: its versions are the newest, and what it buffered is known."""

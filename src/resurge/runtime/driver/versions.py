@@ -1,11 +1,12 @@
 """Where every partition's newest version is, which local files are still needed, and which buffers there are."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
-from resurge.protocols.catch_up import Coverage, Pair
+from resurge.protocols.catch_up import Coverage, Pair, changed
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.runs import SavedState
 from resurge.runtime.worker.messages import BufferReport, JobPlan, PartitionReport, Replay, SlotReport
@@ -39,6 +40,11 @@ class Buffered:
         """Bytes on disk."""
         return sum(file.size_bytes for file in self.files)
 
+    @cached_property
+    def span(self) -> range:
+        """From the first to the last epoch that may be in the files."""
+        return range(min(epochs.start for *_, epochs in self.covered), max(epochs.stop for *_, epochs in self.covered))
+
 
 @dataclass
 class Versions:
@@ -50,14 +56,29 @@ class Versions:
     checkpoint: Mapping[str, SavedState] = field(default_factory=dict)
     buffers: list[Buffered] = field(default_factory=list)
     files: dict[NodeId, set[str]] = field(default_factory=dict)
+    covered: Coverage = field(default_factory=dict)
+    held_bytes: dict[NodeId, int] = field(default_factory=dict)
+    pinned: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def expired(self) -> dict[NodeId, list[str]]:
         """The files of each node that nothing needs any more."""
-        needed = self._needed()
+        needed = self._needed().union(*self.pinned.values())
         return {node: sorted(files - needed) for node, files in self.files.items()}
 
+    def pin(self, plan: JobPlan) -> None:
+        """A job begins: what it reads stays until it has ended, whatever is forgotten meanwhile."""
+        read = [file for slot in plan.slots for replay in slot.replays for file in [replay.file]]
+        for slot in plan.slots:
+            for work in slot.partitions:
+                partition = Partition(work.operator, KeyGroup(work.key_group))
+                version = (self.shadows if work.shadow else self.partitions).get(partition)
+                if version is not None and version.segment == work.segment:
+                    read += version.segments
+        self.pinned[plan.attempt] = frozenset(read)
+
     def abandoned(self, plan: JobPlan, nodes: Collection[str]) -> None:
-        """An attempt came to nothing: what it may have written on these nodes is not needed."""
+        """An attempt came to nothing: what it may have written on these nodes is not needed, nor what it read."""
+        self.pinned.pop(plan.attempt, None)
         for index, slot in enumerate(plan.slots):
             if slot.node in nodes:
                 for level in range(1, self.program.levels):
@@ -66,6 +87,7 @@ class Versions:
 
     def adopt(self, plan: JobPlan, reports: Iterable[SlotReport]) -> None:
         """An attempt succeeded: its versions are the newest, and what it was told to remove is gone."""
+        self.pinned.pop(plan.attempt, None)
         for slot in plan.slots:
             self.files.setdefault(NodeId(slot.node), set()).difference_update(slot.expired)
         for report in reports:
@@ -89,7 +111,11 @@ class Versions:
             for partition, (node, epochs) in producers.items():
                 if partition.operator == owner:
                     covered.setdefault(node, []).append((exchange, partition, groups, epochs))
-        self.buffers += [Buffered(node, files.get(node, []), pairs) for node, pairs in covered.items()]
+        added = [Buffered(node, files.get(node, []), pairs) for node, pairs in covered.items()]
+        self.buffers += added
+        self.covered = changed(self.covered, self._pairs(added))
+        for buffer in added:
+            self.held_bytes[buffer.node] = self.held_bytes.get(buffer.node, 0) + buffer.size_bytes
 
     def _adopt_one(self, report: PartitionReport, node: NodeId) -> None:
         version = Version(report.segment, tuple(report.segments), report.cursor, node, report.state_rows, report.state_bytes)
@@ -110,37 +136,44 @@ class Versions:
         """Buffers on lost nodes are gone; shadows are cheap to begin again."""
         lost = frozenset(nodes)
         self.buffers = [buffer for buffer in self.buffers if buffer.node not in lost]
+        self.covered = changed({}, self._pairs(self.buffers))
         self.shadows.clear()
         for node in lost:
             self.files.pop(node, None)
+            self.held_bytes.pop(node, None)
 
     def drop_buffers(self) -> None:
         """A global checkpoint is complete: nothing will be replayed from buffers."""
         self.buffers.clear()
+        self.held_bytes.clear()
+        self.covered = {}
 
     def keep_buffers_within(self, limit_bytes: int, in_use: Collection[str] = ()) -> int:
         """Drop the oldest buffers of nodes that hold too much, unless they are read; shadows will replay their epochs instead."""
-        dropped = 0
-        sizes: dict[NodeId, int] = {}
+        if max(self.held_bytes.values(), default=0) <= limit_bytes:
+            return 0
+        dropped: list[Buffered] = []
         kept: list[Buffered] = []
-        for buffer in reversed(self.buffers):
-            sizes[buffer.node] = sizes.get(buffer.node, 0) + buffer.size_bytes
-            if sizes[buffer.node] <= limit_bytes or any(file.file in in_use for file in buffer.files):
+        for buffer in self.buffers:
+            if self.held_bytes[buffer.node] <= limit_bytes or any(file.file in in_use for file in buffer.files):
                 kept.append(buffer)
             else:
-                dropped += 1
-        self.buffers = list(reversed(kept))
-        return dropped
+                self.held_bytes[buffer.node] -= buffer.size_bytes
+                dropped.append(buffer)
+        self.buffers = kept
+        self.covered = changed(self.covered, (), self._pairs(dropped))
+        return len(dropped)
 
     def coverage(self) -> Coverage:
         """The epochs that buffers hold, from each partition for each other."""
-        found: dict[tuple[Partition, Partition], set[int]] = {}
-        for buffer in self.buffers:
+        return self.covered
+
+    def _pairs(self, buffers: Iterable[Buffered]) -> Iterator[tuple[Pair, range]]:
+        for buffer in buffers:
             for exchange, above, groups, epochs in buffer.covered:
                 for consumer in self.program.exchanges[exchange].consumers:
                     for group in groups:
-                        found.setdefault((above, Partition(consumer, KeyGroup(group))), set()).update(epochs)
-        return {pair: frozenset(epochs) for pair, epochs in found.items()}
+                        yield (above, Partition(consumer, KeyGroup(group))), epochs
 
     def _owner(self, exchange: int) -> str:
         owner = self.program.owner(self.program.exchanges[exchange].node)
@@ -153,7 +186,10 @@ class Versions:
         found: dict[NodeId, list[Replay]] = {}
         sent: set[tuple[int, int, int]] = set()
         # After a roll-back a partition has produced an epoch twice, alike; what is newer is sent, and sent once.
-        for buffer in reversed(self.buffers):
+        first = min((epochs.start for epochs in wanted.values()), default=0)
+        stop = max((epochs.stop for epochs in wanted.values()), default=0)
+        near = [buffer for buffer in self.buffers if buffer.span.start < stop and first < buffer.span.stop]
+        for buffer in reversed(near):
             for file in buffer.files:
                 take = self._taken(file, wanted, sent)
                 if take:

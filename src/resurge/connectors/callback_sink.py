@@ -1,6 +1,7 @@
-"""A function of the user's, called on the driver with every committed epoch."""
+"""A function of the user's, called on the driver with committed output."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -11,16 +12,28 @@ from resurge.connectors.payloads import part_with_rows, rows_of
 from resurge.errors import SinkError
 
 
-class CallbackSink(Sink):
-    """Calls `function(epoch, frame)` on the driver, in epoch order; an epoch in which the query has no rows makes no call.
+@dataclass(frozen=True)
+class CommittedPart:
+    """What one partition of a query gave in one epoch. Whenever it is given again, it has the same identity and the same rows."""
 
-    Within one process an epoch's rows are given once. After a crash the last epoch may be given again: keep the epoch number
-    with what you do with the rows, and skip a number you have already dealt with. While part of a query is being recovered,
-    its parts are published apart, so the same epoch number may come with the remaining parts' rows.
+    identity: str
+    query: str
+    epoch: int
+    frame: pl.DataFrame
+
+
+class CallbackSink(Sink):
+    """Calls `function(epoch, frame)` on the driver, or, with per_part=True, `function(part)` for each `CommittedPart`.
+
+    An epoch's rows usually come in one call, and epochs in order. After a crash, rows that were given may be given again; while
+    part of a query is being recovered, an epoch comes in several calls. Both look the same to a function of epoch and frame: use
+    it to show things. A function that keeps things takes parts: it stores `part.identity` in the same transaction as what it
+    does with the rows, and skips an identity that is there. The identity is unique in all jobs.
     """
 
-    def __init__(self, function: Callable[[int, pl.DataFrame], Any] | None) -> None:
+    def __init__(self, function: Callable[..., Any] | None, *, per_part: bool = False) -> None:
         self.function = function
+        self.per_part = per_part
         self._owner: JobReference | None = None
         self._last_epochs: dict[tuple[str, str], int] = {}
 
@@ -30,7 +43,8 @@ class CallbackSink(Sink):
 
     def open(self, query: str, schema: pl.Schema, job: JobReference) -> None:
         if not callable(self.function):
-            raise SinkError(f"the callback of query {query!r} is {self.function!r}; expected a function of (epoch, frame)")
+            expected = "a function of a part" if self.per_part else "a function of (epoch, frame)"
+            raise SinkError(f"the callback of query {query!r} is {self.function!r}; expected {expected}")
         self._owner = self._owner or job
         refuse_other_job("this CallbackSink", self._owner, job, "make a new CallbackSink(function) for each job")
 
@@ -39,20 +53,25 @@ class CallbackSink(Sink):
 
     def publish(self, parts: Sequence[StagedPart]) -> None:
         new = [part for part in parts if part.rows and part.epoch > self._last_epochs.get((part.query, part.part), -1)]
-        in_order = sorted(new, key=lambda part: (part.epoch, part.query, part.part))
-        for (epoch, query), group in groupby(in_order, key=lambda part: (part.epoch, part.query)):
-            self._call(query, epoch, list(group))
+        distinct = {part.identity: part for part in new}.values()
+        in_order = sorted(distinct, key=lambda part: (part.epoch, part.query, part.part))
+        for _, group in groupby(in_order, key=lambda part: part.identity if self.per_part else (part.epoch, part.query)):
+            self._give(list(group))
 
-    def _call(self, query: str, epoch: int, parts: Sequence[StagedPart]) -> None:
-        if self.function is None:
-            raise SinkError("a callback was asked for on an executor; expected publish to be called on the driver only")
-        distinct = {part.part: part for part in parts}
+    def _give(self, parts: Sequence[StagedPart]) -> None:
+        query, epoch = parts[0].query, parts[0].epoch
+        if self.function is None or self._owner is None:
+            raise SinkError("a callback was asked for before open; expected publish to be called on the driver only")
+        frame = pl.concat([rows_of(part) for part in parts])
         try:
-            self.function(epoch, pl.concat([rows_of(part) for part in distinct.values()]))
+            if self.per_part:
+                self.function(CommittedPart(f"{self._owner.id}/{parts[0].identity}", query, epoch, frame))
+            else:
+                self.function(epoch, frame)
         except Exception as error:
             raise SinkError(
                 f"the callback of query {query!r} failed for epoch {epoch}: {type(error).__name__}: {error}; "
                 "the epoch will be given again: correct the callback and run the job again"
             ) from error
-        for part in distinct:
-            self._last_epochs[query, part] = epoch
+        for part in parts:
+            self._last_epochs[query, part.part] = epoch

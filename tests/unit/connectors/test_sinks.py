@@ -228,6 +228,44 @@ def test_callback_is_not_called_for_an_epoch_without_rows():
     assert calls == [(1, 1), (3, 2)]
 
 
+def test_a_callback_of_parts_can_tell_a_repeated_part_from_the_rest_of_its_epoch():
+    """Parts of one epoch that come apart have identities of their own; a part that comes again after a restart has its old one."""
+    given = []
+
+    def opened():
+        sink = CallbackSink(lambda part: given.append((part.identity, part.epoch, part.frame["key"].to_list())), per_part=True)
+        sink.open("q", SCHEMA, JOB)
+        return sink
+
+    sink = opened()
+    first, second = (sink.stage("q", 1, part, "a1", rows_for(1, part, 1)) for part in ("p0", "p1"))
+    sink.publish([first])
+    sink.publish([first, second])
+    assert given == [("0123abcd/q/1/p0", 1, ["1-p0-0"]), ("0123abcd/q/1/p1", 1, ["1-p1-0"])]
+    restarted = opened()
+    restarted.publish([restarted.stage("q", 1, part, "a2", rows_for(1, part, 1)) for part in ("p0", "p1")])
+    assert given[2:] == given[:2]
+
+
+def test_a_callback_of_parts_that_fails_is_not_given_what_it_has_dealt_with():
+    """Within one process only the part that failed, and those after it, come again."""
+    given = []
+
+    def store(part):
+        if part.identity.endswith("p1") and part.identity not in given:
+            given.append(part.identity)
+            raise ValueError("down")
+        given.append(part.identity)
+
+    sink = CallbackSink(store, per_part=True)
+    sink.open("q", SCHEMA, JOB)
+    parts = [sink.stage("q", 1, part, "a1", rows_for(1, part, 1)) for part in ("p0", "p1", "p2")]
+    with pytest.raises(SinkError, match="failed for epoch 1: ValueError: down"):
+        sink.publish(parts)
+    sink.publish(parts)
+    assert [identity[-2:] for identity in given] == ["p0", "p1", "p1", "p2"]
+
+
 def test_a_callback_must_be_a_function():
     """A mistake is found before the first epoch."""
     with pytest.raises(SinkError, match="expected a function of"):

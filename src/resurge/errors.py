@@ -29,6 +29,10 @@ class CorruptFileError(StorageError):
     """A stored file is torn or altered; the message names it."""
 
 
+class CheckpointDamagedError(CorruptFileError):
+    """A file of a checkpoint is torn, altered or missing; the message names it. An older checkpoint may be whole."""
+
+
 class StaleGenerationError(StorageError):
     """Another driver has taken over the job; this one must stop without writing."""
 

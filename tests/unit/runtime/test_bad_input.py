@@ -29,7 +29,9 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
 from resurge.operators.keyed_state import value_of
 from resurge.runtime.driver.engine import run_until_done
+from resurge.runtime.driver.runner import InlineRunner, Member
 from resurge.runtime.storage.durable import Faults
+from resurge.runtime.storage.stored_job import open_job
 from tests.support.engines import Bench, asked, assert_same_output, finish, started
 from tests.support.scripted import ScriptedReader, ScriptedSource, scripted
 
@@ -460,6 +462,38 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     again = Bench(bench.folder, bench.sink)
     finish(again.engine(topology(bench.sink)), drain=False)
     assert again.warnings() == [], "the next run has a whole checkpoint again"
+
+
+def test_a_driver_that_starts_reads_no_state(bench: Bench, undisturbed: dict[str, pl.DataFrame]) -> None:
+    """Nodes read the runs that they restore, and verify them; the driver reads manifests only."""
+    interrupted(bench)
+    engine, read = bench.engine(topology(bench.sink)), []
+    for name in ("read", "read_range"):
+        real = getattr(engine.store, name)
+        setattr(engine.store, name, lambda file, *place, real=real: (read.append(file), real(file, *place))[1])
+    finish(engine)
+    assert [name for name in read if name.startswith("checkpoints/0")] and not [name for name in read if "/data/" in name]
+    assert_same_output(bench.shown(), undisturbed)
+
+
+def test_damage_found_when_a_lost_node_comes_back_makes_the_job_go_back(
+    bench: Bench, undisturbed: dict[str, pl.DataFrame]
+) -> None:
+    """The checkpoint was whole when the driver started; healthy partitions go back too, and nothing is shown twice."""
+    engine = bench.engine(topology(bench.sink), checkpoint_interval=2)
+    engine.runner = runner = InlineRunner(nodes={"a": Member(1), "b": Member(1)})
+    with started(engine):
+        for _ in range(5):
+            assert engine.step()
+        for path in bench.store.glob("checkpoints/data/*00004-*"):
+            flip_byte(path)
+        runner.kill("b")
+        engine.run(until_idle=True, drain=True)
+        (warning,) = bench.warnings()
+        assert "checkpoint of epoch 4 cannot be used" in warning and "going back to the checkpoint of epoch 2" in warning
+        engine.checkpoint()
+    assert_same_output(bench.shown(), undisturbed)
+    assert None in open_job(str(bench.store)).problems().values()
 
 
 def test_where_no_checkpoint_is_whole_the_job_refuses_rather_than_lose_input(bench: Bench) -> None:

@@ -22,6 +22,7 @@ from resurge.runtime.driver import loop
 from resurge.runtime.driver.catching_up import CatchingUp
 from resurge.runtime.driver.checkpointing import Checkpoints, saved_partitions
 from resurge.runtime.driver.failures import raise_failures
+from resurge.runtime.driver.going_back import FLIGHT_S, undamaged
 from resurge.runtime.driver.graphs import partition_graph
 from resurge.runtime.driver.job_plans import JobFrame, Work, job_plan, live_work
 from resurge.runtime.driver.ledger import Ledger, shown_epochs
@@ -46,7 +47,6 @@ from resurge.telemetry.events import JobStopped
 from resurge.telemetry.log import TelemetryLog
 
 POLL_S = loop.POLL_S
-FLIGHT_S = 30.0
 
 
 class Engine:
@@ -86,21 +86,21 @@ class Engine:
         """Take the job over, restore its state and bring it to where the last driver was."""
         job = claim(self.store, self.topology)
         self.journal.read()
-        generation = self.journal.take_over()
-        self.job = job_name(job.id, generation, self.options.local_root)
+        self.job = job_name(job.id, self.journal.take_over(), self.options.local_root)
         found = resumption(self.store, self.journal.records())
         self.sources = Sources(self.topology, self.store)
         self.sources.begin(self.runner)
         self.outputs.open(job, found.committed_epoch)
         self.runner.listen(self.telemetry.write)
         self.runner.install(self.job, JobCode(self.program, self.sources.readers, self.outputs.sinks))
-        self._adopt(found)
+        self.resume(found)
         self.story = Story(self.telemetry, self.program, self.ledger)
         self.story.started(self, found)
         self.is_started = True
-        self._catch_up_with_journal()
+        undamaged(self, self._catch_up_with_journal)
 
-    def _adopt(self, found: Resumption) -> None:
+    def resume(self, found: Resumption) -> None:
+        """Begin where the journal says: every partition is down at the checkpoint."""
         checkpoint = found.checkpoint
         self.checkpoints.published = list(reversed(found.published))
         self.reached = self.sources.initial() | found.reached
@@ -167,6 +167,9 @@ class Engine:
 
     def step(self, *, drain: bool = False) -> bool:
         """Run the next epoch if there is input; False if there was none."""
+        return undamaged(self, lambda: self._step(drain))
+
+    def _step(self, drain: bool) -> bool:
         self.behind.land()
         self.observe()
         while self.behind.is_waited_for():
@@ -185,8 +188,7 @@ class Engine:
                 self.facts.head + 1, offsets, dict(self.watermarks_us), arrival_s, drain, self.journal.generation
             )
             self.journal.append(planned)
-            self.ledger.planned[planned.epoch] = planned
-            self.pending = planned
+            self.ledger.planned[planned.epoch] = self.pending = planned
         self._run_pending()
         return True
 
@@ -249,7 +251,7 @@ class Engine:
 
     def catch_up(self, budget_s: float | None = None) -> bool:
         """One bounded step for the partitions that are behind; False if there is no time for one now."""
-        return self.behind.step(budget_s)
+        return undamaged(self, lambda: self.behind.step(budget_s))
 
     # Jobs
 

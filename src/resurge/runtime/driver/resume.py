@@ -1,13 +1,14 @@
 """What a driver finds when it starts: the last trusted checkpoint and the epochs after it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from resurge.connectors.contracts import Offset
 from resurge.errors import CorruptFileError
 from resurge.protocols.checkpoint import CheckpointRecord, candidates
-from resurge.runtime.storage.checkpoint_store import CheckpointManifest, read_manifest, verify
+from resurge.runtime.storage.checkpoint_store import CheckpointManifest, read_manifest
 from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import CheckpointPublished, EpochCommitted, EpochPlanned, Record
+from resurge.runtime.storage.journal import CheckpointPublished, CheckpointRefused, EpochCommitted, EpochPlanned, Record
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,14 @@ class Resumption:
 
 
 def resumption(store: DurableStore, records: list[Record]) -> Resumption:
-    """Read the journal's facts and choose the newest checkpoint whose files are whole."""
+    """Read the journal's facts and choose the newest checkpoint that can be used, as far as its manifest tells.
+
+    Its runs are not read here: whoever restores a run verifies it, and a damaged one makes the driver go back (going_back.py).
+    """
     published = [CheckpointRecord(r.epoch, r.manifest, r.checksum) for r in records if isinstance(r, CheckpointPublished)]
     warnings: list[str] = []
-    checkpoint, trusted = _newest_whole(store, published, warnings)
+    refused = {record.manifest: record.reason for record in records if isinstance(record, CheckpointRefused)}
+    checkpoint, trusted = _newest_usable(store, published, refused, warnings)
     since = checkpoint.epoch if checkpoint else 0
     plans = {record.epoch: record for record in records if isinstance(record, EpochPlanned)}
     commits = {record.epoch: record for record in records if isinstance(record, EpochCommitted)}
@@ -48,14 +53,15 @@ def resumption(store: DurableStore, records: list[Record]) -> Resumption:
     return Resumption(checkpoint, after, committed, trusted, dict(checkpoint.reached) if checkpoint else {}, warnings, records)
 
 
-def _newest_whole(
-    store: DurableStore, published: list[CheckpointRecord], warnings: list[str]
+def _newest_usable(
+    store: DurableStore, published: list[CheckpointRecord], refused: Mapping[str, str], warnings: list[str]
 ) -> tuple[CheckpointManifest | None, list[CheckpointRecord]]:
     ordered = candidates(published)
     for index, record in enumerate(ordered):
         try:
+            if record.manifest in refused:
+                raise CorruptFileError(refused[record.manifest])
             manifest = read_manifest(store, record)
-            verify(store, manifest)
         except CorruptFileError as error:
             instead = (
                 f"the checkpoint of epoch {ordered[index + 1].epoch}" if index + 1 < len(ordered) else "the beginning of the job"

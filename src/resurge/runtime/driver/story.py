@@ -61,6 +61,13 @@ class Story:
         for warning in found.warnings:
             self.telemetry.write(events.Warned(time.time(), warning))
 
+    def resumed(self, ledger: Ledger, before: Facts, after: Facts, warnings: Iterable[str]) -> None:
+        """The driver went back to an older checkpoint."""
+        self.ledger = ledger
+        for warning in warnings:
+            self.telemetry.write(events.Warned(time.time(), warning))
+        self.changed(before, after)
+
     def changed(self, before: Facts, after: Facts) -> None:
         """Nodes or partitions changed."""
         self._tell(self.narrator.changed(time.time(), before, after))

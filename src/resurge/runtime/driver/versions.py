@@ -132,6 +132,12 @@ class Versions:
         for partition in partitions:
             self.partitions.pop(partition, None)
 
+    def forget_all(self) -> None:
+        """The driver begins again: no version, shadow or buffer is used, and their files are not needed."""
+        self.partitions.clear()
+        self.shadows.clear()
+        self.buffers.clear()
+
     def forget_nodes(self, nodes: Iterable[NodeId]) -> None:
         """Buffers on lost nodes are gone; shadows are cheap to begin again."""
         lost = frozenset(nodes)

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable
+from itertools import count
 
 import msgspec
 
@@ -39,8 +40,9 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
 def publish(store: DurableStore, manifest: CheckpointManifest) -> CheckpointRecord:
     """Write a manifest; it counts once the journal names it."""
     content = msgspec.json.encode(manifest)
-    name = paths.checkpoint_manifest(manifest.epoch, manifest.generation)
-    store.create(name, content)
+    # A driver that went back from a damaged checkpoint may make another one of the same epoch.
+    names = (paths.checkpoint_manifest(manifest.epoch, manifest.generation, attempt) for attempt in count())
+    name = next(name for name in names if store.create(name, content))
     return CheckpointRecord(manifest.epoch, name, zlib.crc32(content))
 
 

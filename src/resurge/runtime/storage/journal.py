@@ -73,7 +73,15 @@ class CheckpointPublished(msgspec.Struct, frozen=True, tag=True):
     first_number: int
 
 
-Record = DriverStarted | EpochPlanned | EpochCommitted | CatchUpCommitted | CheckpointPublished
+class CheckpointRefused(msgspec.Struct, frozen=True, tag=True):
+    """A file of a checkpoint was found to be damaged when it was restored: no driver is to use it."""
+
+    epoch: int
+    manifest: str
+    reason: str
+
+
+Record = DriverStarted | EpochPlanned | EpochCommitted | CatchUpCommitted | CheckpointPublished | CheckpointRefused
 _decoder = msgspec.json.Decoder(Record)
 MOST_READINGS = 50
 
@@ -222,7 +230,7 @@ def _is_needed(record: Record | None, first_epoch: int) -> bool:
     """Whether a restart from the checkpoint before this epoch, or from a later one, needs a record."""
     if record is None or isinstance(record, DriverStarted):
         return False
-    if isinstance(record, CheckpointPublished):
+    if isinstance(record, CheckpointPublished | CheckpointRefused):
         return record.epoch >= first_epoch - 1
     return record.epoch >= first_epoch
 

@@ -21,9 +21,9 @@ def journal_entry(number: int) -> str:
     return f"{JOURNAL}/{number:012d}.json"
 
 
-def checkpoint_manifest(epoch: int, generation: int) -> str:
+def checkpoint_manifest(epoch: int, generation: int, attempt: int = 0) -> str:
     """The manifest of a global checkpoint."""
-    return f"{CHECKPOINTS}/{epoch:012d}-{generation:06d}.json"
+    return f"{CHECKPOINTS}/{epoch:012d}-{generation:06d}{f'-{attempt}' if attempt else ''}.json"
 
 
 def checkpoint_segment(epoch: int, attempt: str, slot: int) -> str:

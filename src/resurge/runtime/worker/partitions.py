@@ -1,6 +1,7 @@
 """The states of the partitions that a task advances: found in memory, else in the node's store, else in a checkpoint."""
 
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from resurge.errors import CheckpointDamagedError, CorruptFileError
 from resurge.operators.base import StatefulOperator
 from resurge.operators.program import Program
 from resurge.operators.state import KeyedTable, State, TableSpec
@@ -105,15 +107,26 @@ class PartitionStates:
             return load_state(saved, specs, self.store.run, durable=False, known=known)
         if work.restore is not None and self.durable is not None:
             began = time.monotonic()
-            restored = load_state(work.restore, specs, self._read_durable, durable=True)
+            restored = self._restored(work.restore, specs)
             self.restore_s += time.monotonic() - began
             return restored
         return {name: KeyedTable(spec) for name, spec in specs.items()}
 
+    def _restored(self, saved: SavedState, specs: Mapping[str, TableSpec]) -> State:
+        """The state of a checkpoint; every run is verified as it is read."""
+        try:
+            return load_state(saved, specs, self._read_durable, durable=True)
+        except (FileNotFoundError, CorruptFileError) as error:
+            reason = f"{error.filename} is missing" if isinstance(error, FileNotFoundError) else str(error)
+            raise CheckpointDamagedError(reason) from error
+
     def _read_durable(self, reference: RunRef) -> bytes:
         if self.durable is None:
             raise ValueError("expected a durable store")
-        return self.durable.read_range(reference.segment, reference.offset, reference.length)
+        content = self.durable.read_range(reference.segment, reference.offset, reference.length)
+        if len(content) != reference.length or zlib.crc32(content) != reference.checksum:
+            raise CorruptFileError(f"{self.durable.path(reference.segment)} does not fit its checksum: it is torn or was altered")
+        return content
 
     def save(self, reports: Mapping[WorkKey, PartitionReport]) -> None:
         """Write the new versions to the node's store and, at a checkpoint, what is not there yet to the durable one."""

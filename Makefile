@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 PARALLEL ?= -n auto
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: setup demo test check lint types imports pure spark-tests service-tests browser-tests lock clean help
+.PHONY: setup demo test check lint types imports pure spark-tests service-tests browser-tests docs lock clean help
 
 # Make .venv with pinned dependencies and the resurge command, and see to Java.
 setup: $(STAMP)
@@ -60,6 +60,11 @@ service-tests: setup
 browser-tests: setup
 	@bash scripts/ensure_chromium.sh
 	@$(BIN)/python -m pytest -rs tests/browser
+
+# The documentation site, in build/site; every link is checked.
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "build/site/index.html"
 
 # Pin anew what requirements.in asks for.
 lock:

@@ -261,6 +261,7 @@ class JobState:
             first_s = self.lost[0][0] if self.lost else event.at_s
             recovery = self._recovering(self.killed_s or first_s, "nodes were lost" if self.lost else "queries went down")
             recovery.lost += self.lost
+            recovery.killed_s = recovery.killed_s or self.killed_s
             self.lost, self.killed_s = [], None
         self._note_down()
         self._note_back(event.at_s)

@@ -14,6 +14,7 @@ class Recovery:
 
     began_s: float
     cause: str
+    killed_s: float | None = None
     restarted_s: float | None = None
     lost: list[tuple[float, str, int]] = field(default_factory=list)
     joined: list[tuple[float, str]] = field(default_factory=list)

@@ -140,7 +140,8 @@ def recovery_view(job: JobState, recovery: Recovery, at_s: float) -> dict[str, A
     """A recovery step by step, in seconds since it began."""
     began_s = recovery.began_s
     until_s = recovery.ended_s if recovery.ended_s is not None else at_s
-    seen_s = recovery.lost[0][0] if recovery.lost else recovery.restarted_s
+    # When a node died is known only to whoever killed it; else the recovery begins when the loss is seen.
+    seen_s = recovery.lost[0][0] if recovery.lost and recovery.killed_s is not None else recovery.restarted_s
     phases = {phase: sum(load.phases.get(phase, 0) for load in job.operators.values()) for phase in PHASES}
     return {
         "is_over": recovery.ended_s is not None,

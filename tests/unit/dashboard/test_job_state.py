@@ -64,6 +64,7 @@ def test_query_parts_go_down_and_come_back_one_by_one():
     assert [(outage["from_s"], outage["to_s"]) for outage in detail["outages"]] == [(START_S + 6, START_S + 9)]
     assert now(job)["recovery"]["is_over"]
     assert now(job)["recovery"]["took_s"] == 3
+    assert now(job)["recovery"]["detected_after_s"] is None
 
 
 def test_slow_query_is_live_but_said_to_be_slow():
@@ -118,9 +119,10 @@ def test_recovery_of_a_simulated_failure_is_told_step_by_step(failure):
     assert 0 < recovery["detected_after_s"] <= recovery["planned_after_s"] <= recovery["took_s"]
     assert recovery["waiting"] == []
     assert len(recovery["back"]) == recovery["failed"] > 3
-    assert recovery["steps_in_all"] == sum(
-        isinstance(event, events.CatchUpFinished) for event in failure if event.at_s <= job.recovery.ended_s
-    )
+    steps = [event.at_s for event in failure if isinstance(event, events.CatchUpFinished)]
+    ended_s = job.recovery.ended_s
+    # A step that is told at the moment of the last return may come before or after it.
+    assert sum(at_s < ended_s for at_s in steps) <= recovery["steps_in_all"] <= sum(at_s <= ended_s for at_s in steps)
 
 
 def test_in_the_middle_of_a_failure_the_page_says_who_waits(failure):

@@ -12,10 +12,10 @@ from resurge.errors import TopologyError
 from resurge.model.durations import Duration, microseconds, positive_microseconds
 from resurge.model.names import checked_name
 from resurge.model.operator import Determinism, Operator, StreamShape
-from resurge.model.topology import Query, Topology, build_topology
+from resurge.model.topology import Query, Topology, build_topology, check_query
 from resurge.operators.aggregate import KeyedAggregate
 from resurge.operators.aggregates import Aggregate, checked_aggregates
-from resurge.operators.join import IntervalJoin
+from resurge.operators.join import JOIN_TIME, IntervalJoin
 from resurge.operators.keyed_process import KeyedProcess
 from resurge.operators.maintain import Maintain
 from resurge.operators.sessions import SessionWindow
@@ -34,7 +34,8 @@ class TopologyBuilder:
     >>> import polars as pl
     >>> from resurge import TopologyBuilder, count, posts
     >>> job = TopologyBuilder("trending", key_groups=4)
-    >>> tags = job.source("posts", posts(), event_time="time").flat_map("tags", pl.col("tags").alias("tag"), "time")
+    >>> source = job.source("posts", posts(total=1000), event_time="time")
+    >>> tags = source.flat_map("tags", "time", pl.col("tags").alias("tag"))
     >>> tags.window("busy", "10s", key="tag", n=count()).query(priority=5)
     >>> sorted(job.build().operators)
     ['busy', 'posts', 'tags']
@@ -48,9 +49,19 @@ class TopologyBuilder:
         self._queries: list[Query] = []
 
     def source(
-        self, name: str, source: Source, *, event_time: str | None = None, watermark: Duration = 0, bad_rows: str | None = None
+        self,
+        name: str,
+        source: Source,
+        *,
+        event_time: str | None = None,
+        watermark: Duration = 0,
+        bad_rows: str | None = None,
+        where: pl.Expr | None = None,
     ) -> "Stream":
-        """Rows enter here; rows may come `watermark` later than the newest event time and still be in time."""
+        """Rows enter here; rows may come `watermark` later than the newest event time and still be in time.
+
+        Only rows for which `where` is true are taken; it is asked before a row must have an event time.
+        """
         if not isinstance(source, Source):
             raise TopologyError(
                 f"source {name!r} is {source!r}; expected a connector such as files(...), rate(...) or PythonSource(...)"
@@ -61,7 +72,7 @@ class TopologyBuilder:
         if hasattr(source, "bad_rows") and is_dataclass(source):
             source = replace(source, bad_rows=policy)
         delay = microseconds(watermark, f"the watermark of source {name!r}")
-        return self._add(SourceOperator(name, (), source, source.schema(), event_time, delay, policy == "route"))
+        return self._add(SourceOperator(name, (), source, source.schema(), event_time, delay, policy == "route", where))
 
     def union(self, name: str, *streams: "Stream") -> "Stream":
         """All rows of several streams of the same schema."""
@@ -163,13 +174,19 @@ class Stream:
         window: Duration | None = None,
         lateness: Duration = 0,
         how: str = "inner",
+        time_column: str = JOIN_TIME,
     ) -> "WindowStream":
-        """Rows of both streams with equal keys, at most `within` apart, or in the same tumbling `window`."""
+        """Rows of both streams with equal keys, at most `within` apart, or in the same tumbling `window`.
+
+        `time_column` is the name of the column with the later of the two event times, which the join adds.
+        """
         apart = None if within is None else microseconds(within, f"within of join {name!r}")
         span = None if window is None else positive_microseconds(window, f"the window of join {name!r}")
         late_us = microseconds(lateness, f"the lateness of join {name!r}")
         times = (self.shape.event_time, other.shape.event_time)
-        return self._add_with_side(IntervalJoin(name, (self.name, other.name), _columns(on), times, apart, span, late_us, how))
+        return self._add_with_side(
+            IntervalJoin(name, (self.name, other.name), _columns(on), times, apart, span, late_us, how, time_column)
+        )
 
     def top_k(
         self,
@@ -238,7 +255,8 @@ class Stream:
         """Make this stream a query: its committed rows go to the sink (memory, unless another is given)."""
         if sink is not None and not isinstance(sink, Sink):
             raise TopologyError(f"query {name or self.name!r}: sink is {sink!r}; expected a sink such as ParquetSink('out')")
-        self.builder._queries.append(Query(name or self.name, self.name, priority, sink if sink is not None else MemorySink()))
+        query = Query(name or self.name, self.name, priority, sink if sink is not None else MemorySink())
+        self.builder._queries = [*self.builder._queries, check_query(query, [known.name for known in self.builder._queries])]
 
     def _transform(
         self, kind: str, name: str, how: tuple[Any, ...], schema: Any, event_time: str | None, deterministic: bool

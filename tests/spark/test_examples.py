@@ -33,7 +33,8 @@ def test_every_example_has_an_output():
     assert {path.stem for path in EXAMPLES.glob("*.out")} == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
-def test_docstring_of_run_holds():
+@pytest.mark.parametrize("function", [running.run, running.start])
+def test_docstrings_that_start_spark_hold(function):
     """What the docstring shows is what happens."""
-    (example,) = doctest.DocTestFinder(recurse=False).find(running.run, "run", globs={})
+    (example,) = doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs={})
     assert doctest.DocTestRunner().run(example).failed == 0

@@ -1,12 +1,11 @@
 """Estimators of the benchmarks, on figures written down."""
 
-import doctest
 import random
 
 import duckdb
 import pytest
 
-from resurge.benchmarks import latency, state
+from resurge.benchmarks import state
 from resurge.benchmarks.growth import ratios
 from resurge.benchmarks.latency import Batch, latencies_s
 from resurge.benchmarks.plain_program import updates
@@ -33,11 +32,6 @@ def test_growth_says_nothing_of_what_was_not_measured():
     """A ratio needs both of its settings."""
     assert ratios({(15, 2): 0.5, (15, 64): 0.6}) == {"key_group_ratio": 1.2}
     assert ratios({(200, 8): 1.0, (15, 8): 0.26}) == {"per_query_ms": 4.0}
-
-
-def test_examples_hold():
-    """Docstring examples run."""
-    assert doctest.testmod(state).failed == 0 and doctest.testmod(latency).failed == 0
 
 
 def test_steady_rate_counts_the_posts_that_an_epoch_had():

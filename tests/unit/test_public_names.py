@@ -1,13 +1,11 @@
 """The public API: few names, all there, and no Spark until something runs."""
 
-import doctest
 import subprocess
 import sys
 
 import pytest
 
 import resurge
-from resurge import running
 
 NO_SPARK = """
 import sys
@@ -45,10 +43,3 @@ def test_unknown_name_lists_those_there_are():
 def test_nothing_is_loaded_before_it_is_needed(code):
     """A topology is plain data, and the command line starts quickly."""
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_interval_may_be_a_number_or_words():
-    """What the docstring shows is what happens."""
-    finder = doctest.DocTestFinder(recurse=False)
-    (example,) = finder.find(running.interval_seconds, globs={"interval_seconds": running.interval_seconds})
-    assert doctest.DocTestRunner().run(example).failed == 0

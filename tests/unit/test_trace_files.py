@@ -1,12 +1,10 @@
 """Failure traces and start-up times: what is read, what belongs together, and how each kind of bad file is refused."""
 
-import doctest
 import gzip
 from pathlib import Path
 
 import pytest
 
-from resurge import traces
 from resurge.errors import ProblemError
 from resurge.traces import Failure, arrival_times_s, bursts, failures
 
@@ -131,8 +129,3 @@ def test_a_burst_has_each_node_once_and_only_so_many():
     assert burst_nodes("a.a.a") == []
     assert burst_nodes("ab.a") == ["ab", "ba"]
     assert burst_nodes("abcde", most=2) == ["ab", "bc", "cd", "de"]
-
-
-def test_examples_of_the_documentation_hold():
-    """They are run as they stand."""
-    assert doctest.testmod(traces).failed == 0

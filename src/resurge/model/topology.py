@@ -1,6 +1,6 @@
 """A topology: operators joined by streams, and the queries that read them. Plain, immutable, validated data."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -110,14 +110,19 @@ def _shapes(ordered: dict[str, Operator]) -> dict[str, StreamShape]:
 def _checked_queries(queries: list[Query], operators: Mapping[str, Operator]) -> dict[str, Query]:
     by_name: dict[str, Query] = {}
     for query in queries:
-        checked_name(query.name, "a query")
-        if query.name in by_name:
-            raise TopologyError(f"two queries are called {query.name!r}; expected distinct names: rename one of them")
         if query.operator not in operators:
             raise TopologyError(f"query {query.name!r} reads {query.operator!r}, which is not in the topology")
-        if not isinstance(query.priority, int) or isinstance(query.priority, bool) or not 1 <= query.priority <= 10:
-            raise TopologyError(
-                f"query {query.name!r} has priority {query.priority!r}; expected a whole number from 1 (least) to 10 (most valuable)"
-            )
-        by_name[query.name] = query
+        by_name[query.name] = check_query(query, by_name)
     return by_name
+
+
+def check_query(query: Query, others: Collection[str]) -> Query:
+    """A query with a good name, which none of the others has, and a priority from 1 to 10."""
+    checked_name(query.name, "a query")
+    if query.name in others:
+        raise TopologyError(f"two queries are called {query.name!r}; expected distinct names: rename one of them")
+    if not isinstance(query.priority, int) or isinstance(query.priority, bool) or not 1 <= query.priority <= 10:
+        raise TopologyError(
+            f"query {query.name!r} has priority {query.priority!r}; expected a whole number from 1 (least) to 10 (most valuable)"
+        )
+    return query

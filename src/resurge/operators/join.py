@@ -16,6 +16,7 @@ from resurge.operators.combining import time_us
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
 
 HOW = ("inner", "left")
+JOIN_TIME = "joined_at"
 _AT = "__at"
 _SLICE = "__slice"
 _NUMBER = "__number"
@@ -84,7 +85,7 @@ class IntervalJoin(StatefulOperator):
     window_us: int | None = None
     lateness_us: int = 0
     how: str = "inner"
-    time_column: str = "joined_at"
+    time_column: str = JOIN_TIME
 
     @property
     def span(self) -> JoinSpan:
@@ -125,7 +126,7 @@ class IntervalJoin(StatefulOperator):
         if name in columns:
             raise TopologyError(
                 f"join {self.name!r} would have two columns called {name!r}; expected one: "
-                "rename a column in a map before, or choose another time_column"
+                f"rename a column in a map before, or pass time_column=... if it is {self.time_column!r}"
             )
         columns[name] = kind
 

@@ -24,6 +24,7 @@ class SourceOperator(Operator):
     event_time: str | None = None
     watermark_us: int = 0
     routes_bad_rows: bool = False
+    where: pl.Expr | None = None
 
     @property
     def determinism(self) -> Determinism:
@@ -35,7 +36,19 @@ class SourceOperator(Operator):
         shape = StreamShape(self.schema, self.event_time)
         if self.event_time is not None:
             _check_time(shape, self.event_time, f"source {self.name!r}")
+        if self.where is not None:
+            self._check_condition(shape)
         return shape
+
+    def _check_condition(self, shape: StreamShape) -> None:
+        described = f"source {self.name!r}"
+        if not isinstance(self.where, pl.Expr):
+            raise TopologyError(f"{described}: where is {self.where!r}; expected a Polars condition, such as pl.col('n') > 0")
+        Transform(f"where of {self.name}", (), "filter", None, (self.where,)).shape([shape])
+
+    def taken(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that the source's condition lets in."""
+        return rows if self.where is None else rows.filter(self.where)
 
     def signature(self) -> str:
         """The connector's own signature."""

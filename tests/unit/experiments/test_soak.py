@@ -1,7 +1,5 @@
 """A soak calls flat what is flat, and names what grows."""
 
-import doctest
-
 from resurge.experiments import soak
 
 
@@ -18,11 +16,6 @@ def test_a_series_that_breathes_is_flat():
 def test_a_series_that_grows_slowly_is_named():
     """One descriptor a minute is a leak."""
     assert list(soak.growing(samples(lambda at_s: 50 + at_s / 60))) == ["driver/descriptors"]
-
-
-def test_examples_hold():
-    """Docstring examples run."""
-    assert doctest.testmod(soak).failed == 0
 
 
 def test_this_process_is_sampled_as_the_driver(tmp_path):

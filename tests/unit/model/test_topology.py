@@ -291,6 +291,21 @@ MISMATCHES = {
         "expected one of update, final",
     ),
     "source": (lambda job, stream: job.source("x", ["a"]), "source 'x' is ['a']", "expected a connector such as files(...)"),
+    "condition of a source": (
+        lambda job, stream: job.source("x", scripted([[CLICKS]]), where="amount"),
+        "source 'x': where is 'amount'",
+        "expected a Polars condition",
+    ),
+    "condition on several rows": (
+        lambda job, stream: job.source("x", scripted([[CLICKS]]), where=pl.col("amount") > pl.col("amount").mean()),
+        "filter 'where of x'",
+        "takes several rows together",
+    ),
+    "second join": (
+        lambda job, stream: stream.join("y", clicks(job, "a"), on="who", within=1).join("x", _views(job), on="who", within=1),
+        "join 'x' would have two columns called 'joined_at'",
+        "pass time_column=... if it is 'joined_at'",
+    ),
     "bad rows": (
         lambda job, stream: job.source("x", scripted([[CLICKS]]), bad_rows="drop"),
         "bad_rows is 'drop'",
@@ -305,6 +320,34 @@ MISMATCHES = {
     "union of one": (lambda job, stream: job.union("x", stream), "has 1 streams", "expected at least two"),
     "maintain of none": (lambda job, stream: job.maintain("x", key="who"), "has no stream", "expected at least one"),
 }
+
+
+def _views(job: TopologyBuilder) -> Stream:
+    return clicks(job, "b").map("views", "who", pl.col("at").alias("viewed_at"), event_time="viewed_at")
+
+
+def test_a_second_join_may_name_its_time_column():
+    """As the refusal without it says."""
+    job = TopologyBuilder("joins")
+    first = clicks(job).join("first", clicks(job, "a"), on="who", within="1s")
+    second = first.join("second", _views(job), on="who", within="1s", time_column="all_at")
+    assert second.shape.event_time == "all_at"
+    assert {"joined_at", "all_at"} <= set(second.shape.schema)
+
+
+def test_a_query_is_refused_on_the_line_that_makes_it():
+    """Not only when the topology is built; what was refused leaves nothing behind."""
+    job = TopologyBuilder("queries")
+    stream = clicks(job)
+    for priority in (0, 11, 1.5, True, "high"):
+        with pytest.raises(TopologyError, match=r"query 'clicks' has priority .*; expected a whole number from 1"):
+            stream.query(priority=priority)
+    with pytest.raises(TopologyError, match="a query is called 'a query'"):
+        stream.query("a query")
+    stream.query(priority=10)
+    with pytest.raises(TopologyError, match="two queries are called 'clicks'"):
+        stream.query()
+    assert list(job.build().queries) == ["clicks"]
 
 
 def _renamed(stream: Stream) -> Stream:

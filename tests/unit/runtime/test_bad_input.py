@@ -160,7 +160,9 @@ def test_malformed_rows_can_be_routed_to_a_side_output(bench: Bench) -> None:
 def test_a_row_without_event_time_fails_the_job_with_the_row_named(bench: Bench) -> None:
     """A row that no window could take is malformed, also where the file could be read."""
     write_csv(bench.folder, "at,who,amount\n,zoe,4\n")
-    with pytest.raises(BadRowError, match=r"1 rows have no event time in 'at', the first being .*zoe.*filter them out, or route"):
+    with pytest.raises(
+        BadRowError, match=r"1 rows have no event time in 'at', the first being .*zoe.*leave them out .*, or route"
+    ):
         finish(bench.engine(csv_job(bench, "fail")))
 
 
@@ -649,3 +651,18 @@ def test_run_until_done_tells_why_a_job_stopped(bench: Bench) -> None:
         run_until_done(bench.engine(broken), until_idle=True)
     assert "division by zero" in bench.events[-1].reason
     assert not list(bench.store.glob("checkpoints/*.json"))
+
+
+def test_rows_without_event_time_can_be_left_out_where_they_enter(tmp_path: Path) -> None:
+    """The condition of a source is asked before its rows must have a time, and the message of the refusal says so."""
+    frame = pl.DataFrame({"at": [START, None, START + timedelta(seconds=1)], "n": [1, 2, 3]})
+    for where, wanted in ((None, None), (pl.col("at").is_not_null(), [1, 3]), (pl.col("n") == 1, [1])):
+        bench = Bench(tmp_path / str(wanted))
+        job = TopologyBuilder("timed")
+        job.source("rows", scripted([[frame]]), event_time="at", where=where).query("rows", sink=bench.sink)
+        if wanted is None:
+            with pytest.raises(BadRowError, match=r"where=pl.col\('at'\).is_not_null\(\), or route them .*bad_rows='route'"):
+                finish(bench.engine(job.build()))
+        else:
+            finish(bench.engine(job.build()))
+            assert bench.shown()["rows"]["n"].to_list() == wanted

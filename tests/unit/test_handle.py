@@ -1,5 +1,6 @@
 """A job in the background: look at it, wait for it, stop it; the engine runs without Spark here."""
 
+import doctest
 import threading
 from types import SimpleNamespace
 
@@ -98,6 +99,13 @@ def test_tables_and_plots_render_in_a_notebook(sessions):
         assert "people" in page
         assert "active" in page
         assert "people" in repr(started)
+
+
+def test_example_of_the_docstring_runs(sessions):
+    """What the reference shows is what happens."""
+    (example,) = doctest.DocTestFinder(recurse=False).find(running.start, globs={})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_session_is_released_when_the_engine_cannot_be_made(sessions, monkeypatch):

@@ -88,6 +88,7 @@ class NodeState:
     is_up: bool
     since_s: float
     load: events.NodeLoad | None = None
+    silent_s: float | None = None
 
 
 @dataclass
@@ -99,6 +100,7 @@ class JobState:
     topology: events.TopologyDescribed | None = None
     newest: events.EpochFinished | None = None
     checkpoint: events.CheckpointFinished | None = None
+    local_store: events.LocalStoreMeasured | None = None
     operators: dict[str, events.OperatorLoad] = field(default_factory=dict)
     queries: dict[str, QueryState] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
@@ -237,6 +239,15 @@ class JobState:
         if self.recovery is not None and self.recovery.ended_s is None:
             self.recovery.joined.append((event.at_s, event.node))
 
+    def _node_silent(self, event: events.NodeSilent) -> None:
+        self.nodes.setdefault(event.node, NodeState(event.node, True, event.at_s)).silent_s = event.silence_s
+
+    def _node_heard_again(self, event: events.NodeHeardAgain) -> None:
+        self.nodes.setdefault(event.node, NodeState(event.node, True, event.at_s)).silent_s = None
+
+    def _local_store_measured(self, event: events.LocalStoreMeasured) -> None:
+        self.local_store = event
+
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
         for name in {query_of(name) for name in event.queries}:
             if name in self.queries:
@@ -297,6 +308,9 @@ _HANDLERS: dict[type, Callable[[JobState, Any], None]] = {
     events.NodesKilled: JobState._nodes_killed,
     events.NodeLost: JobState._node_lost,
     events.NodeJoined: JobState._node_joined,
+    events.NodeSilent: JobState._node_silent,
+    events.NodeHeardAgain: JobState._node_heard_again,
+    events.LocalStoreMeasured: JobState._local_store_measured,
     events.RecoveryPlanned: JobState._recovery_planned,
     events.QueriesChanged: JobState._queries_changed,
     events.BufferingSwitched: JobState._buffering_switched,

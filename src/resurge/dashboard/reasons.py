@@ -55,6 +55,15 @@ def _told(event: events.Event, job: "JobState") -> Told | None:
         return "lost", f"node {event.node} lost, with {_counted(event.partitions, 'partition')}", _why_lost(event, job), []
     if isinstance(event, events.NodeJoined):
         return "joined", f"node {event.node} joined", _why_joined(event), []
+    if isinstance(event, events.NodeSilent):
+        return "silent", f"node {event.node} has not answered for {seconds_in_words(event.silence_s)}", _why_silent(event), []
+    if isinstance(event, events.NodeHeardAgain):
+        return (
+            "heard",
+            f"node {event.node} answers again, after {seconds_in_words(event.silence_s)}",
+            ["Jobs that use it go on."],
+            [],
+        )
     if isinstance(event, events.RecoveryPlanned):
         return "planned", _plan_text(event), _why_planned(event), _plan_table(event, job)
     if isinstance(event, events.QueriesChanged):
@@ -105,6 +114,13 @@ def _why_lost(event: events.NodeLost, job: "JobState") -> list[str]:
             "Several nodes were lost since the last checkpoint: live partitions now buffer output for those that are down."
         )
     return lines
+
+
+def _why_silent(event: events.NodeSilent) -> list[str]:
+    return [
+        "It may be paused, cut off or overloaded. Jobs that use it wait for it.",
+        f"After {seconds_in_words(event.allowed_s)} without an answer it is taken for lost, and its partitions are recovered.",
+    ]
 
 
 def _why_joined(event: events.NodeJoined) -> list[str]:

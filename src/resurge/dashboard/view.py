@@ -225,6 +225,7 @@ def _figures(job: JobState, at_s: float) -> dict[str, Any]:
         "checkpoint_epoch": job.checkpoint.epoch if job.checkpoint else None,
         "checkpoint_age_s": at_s - job.checkpoint.at_s if job.checkpoint else None,
         "checkpoint_took_s": job.checkpoint.took_s if job.checkpoint else None,
+        "local_store": _local_store(job),
         "is_buffering": job.is_buffering,
         "buffered_bytes": job.buffered_bytes,
         "queries": len(job.queries),
@@ -232,6 +233,14 @@ def _figures(job: JobState, at_s: float) -> dict[str, Any]:
         "nodes_up": sum(node.is_up for node in job.nodes.values()),
         "nodes_lost": sum(not node.is_up for node in job.nodes.values()),
     }
+
+
+def _local_store(job: JobState) -> dict[str, Any] | None:
+    known = job.local_store
+    if known is None:
+        return None
+    used, overflow = sum(known.used_bytes.values()), sum(known.overflow_bytes.values())
+    return {"place": known.place, "limit_bytes": known.limit_bytes, "used_bytes": used, "overflow_bytes": overflow}
 
 
 def _queries(job: JobState, at_s: float) -> dict[str, list[Any]]:
@@ -258,6 +267,7 @@ def _nodes(job: JobState) -> dict[str, list[Any]]:
     return {
         "name": [node.name for node in known],
         "is_up": [node.is_up for node in known],
+        "silent_s": [node.silent_s if node.is_up else None for node in known],
         "used": [node.load.cpu_s_per_s if node.load else None for node in known],
         "capacity": [node.load.capacity if node.load else None for node in known],
         "partitions": [sum(node.load.partitions.values()) if node.load else 0 for node in known],

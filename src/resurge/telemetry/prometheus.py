@@ -25,6 +25,7 @@ class PrometheusMetrics:
         self._key_groups = 1
         self._down: dict[str, set[str]] = {}
         self._nodes: set[str] = set()
+        self._silent: set[str] = set()
         self._counters()
         self._gauges()
         self._histograms()
@@ -59,6 +60,9 @@ class PrometheusMetrics:
         self.nodes = self._gauge("resurge_nodes", "Nodes that are up.")
         self.node_utilisation = self._gauge("resurge_node_utilisation_ratio", "Load of a node over its capacity.", "node")
         self.node_partitions = self._gauge("resurge_node_partitions", "Partitions on a node.", "node")
+        self.nodes_silent = self._gauge("resurge_nodes_silent", "Nodes that do not answer and are not lost yet.")
+        self.local_store = self._gauge("resurge_local_store_bytes", "Size of a node's local store.", "node")
+        self.local_overflow = self._gauge("resurge_local_overflow_bytes", "Local state on disk beyond the store's limit.", "node")
         self.operator_cpu = self._gauge("resurge_operator_cpu_ratio", "CPU seconds per second of an operator.", "operator")
         self.operator_behind = self._gauge("resurge_operator_epochs_behind", "Epochs that an operator is behind.", "operator")
         self.partitions = self._gauge("resurge_partitions", "Partitions by phase.", "phase")
@@ -149,12 +153,28 @@ class PrometheusMetrics:
         self.nodes_lost.inc()
         self._nodes.discard(event.node)
         self.nodes.set(len(self._nodes))
+        self._silent.discard(event.node)
+        self.nodes_silent.set(len(self._silent))
         self._forget_node(event.node)
 
     def _node_joined(self, event: events.NodeJoined) -> None:
         self.nodes_joined.inc()
         self._nodes.add(event.node)
         self.nodes.set(len(self._nodes))
+
+    def _node_silent(self, event: events.NodeSilent) -> None:
+        self._silent.add(event.node)
+        self.nodes_silent.set(len(self._silent))
+
+    def _node_heard_again(self, event: events.NodeHeardAgain) -> None:
+        self._silent.discard(event.node)
+        self.nodes_silent.set(len(self._silent))
+
+    def _local_store_measured(self, event: events.LocalStoreMeasured) -> None:
+        for node, size_bytes in event.used_bytes.items():
+            self.local_store.labels(node).set(size_bytes)
+        for node, size_bytes in event.overflow_bytes.items():
+            self.local_overflow.labels(node).set(size_bytes)
 
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
         self.recovery_plans.inc()
@@ -188,7 +208,7 @@ class PrometheusMetrics:
         self.warnings.inc()
 
     def _forget_node(self, node: str) -> None:
-        for gauge in (self.node_utilisation, self.node_partitions):
+        for gauge in (self.node_utilisation, self.node_partitions, self.local_store, self.local_overflow):
             with contextlib.suppress(KeyError):
                 gauge.remove(node)
 
@@ -216,6 +236,9 @@ _HANDLERS: dict[type, Callable[[PrometheusMetrics, Any], None]] = {
     events.CheckpointFinished: PrometheusMetrics._checkpoint_finished,
     events.NodeLost: PrometheusMetrics._node_lost,
     events.NodeJoined: PrometheusMetrics._node_joined,
+    events.NodeSilent: PrometheusMetrics._node_silent,
+    events.NodeHeardAgain: PrometheusMetrics._node_heard_again,
+    events.LocalStoreMeasured: PrometheusMetrics._local_store_measured,
     events.RecoveryPlanned: PrometheusMetrics._recovery_planned,
     events.QueriesChanged: PrometheusMetrics._queries_changed,
     events.BufferingSwitched: PrometheusMetrics._buffering_switched,

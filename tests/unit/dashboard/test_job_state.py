@@ -209,6 +209,14 @@ def test_history_has_a_bounded_length_and_keeps_outages():
     assert found["columns"]["rows_per_s"][100] == pytest.approx(100)
 
 
+def test_silent_node_is_said_to_be_silent_until_it_answers_or_is_lost():
+    """Whoever wonders why an epoch takes long sees which node it waits for."""
+    told = [started(), epoch(1), events.NodeSilent(START_S + 2, "driver", 1.5, 10.0)]
+    assert now(folded(told))["nodes"]["silent_s"] == [1.5]
+    assert now(folded([*told, events.NodeHeardAgain(START_S + 3, "driver", 2.5)]))["nodes"]["silent_s"] == [None]
+    assert now(folded([*told, events.NodeLost(START_S + 3, "driver", 2, False)]))["nodes"]["silent_s"] == [None]
+
+
 def test_every_event_is_folded_without_complaint():
     """Also those that only become incidents, and in any order."""
     told = [
@@ -217,8 +225,10 @@ def test_every_event_is_folded_without_complaint():
         events.WaitingForNodes(START_S, 3),
         events.BufferingSwitched(START_S, 3, True),
         events.NodeJoined(START_S, "n9", 1.6),
+        events.LocalStoreMeasured(START_S, "/dev/shm", 100, {"n9": 40, "n8": 2}, {"n9": 7}),
         events.JobStopped(START_S + 1, 3, "the sink is full"),
     ]
     shown = now(folded([*told, started(START_S + 2), *told]))
     assert [known["kind"] for known in shown["incidents"]].count("warned") == 2
     assert shown["driver"]["status"] == "failed"
+    assert shown["figures"]["local_store"] == {"place": "/dev/shm", "limit_bytes": 100, "used_bytes": 42, "overflow_bytes": 7}

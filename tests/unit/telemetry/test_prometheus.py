@@ -100,6 +100,22 @@ def test_a_failure_is_seen_and_its_end_too():
     assert value(found, "resurge_nodes") == 1
 
 
+def test_silent_nodes_and_local_stores_are_counted():
+    """A node that is lost is silent no more, and has no store."""
+    told = [
+        started(),
+        events.NodeSilent(START_S, "driver", 1.5, 10.0),
+        events.LocalStoreMeasured(START_S, "/dev/shm", None, {"driver": 40}, {"driver": 7}),
+    ]
+    found = scraped(*told)
+    assert value(found, "resurge_nodes_silent") == 1
+    assert value(found, "resurge_local_store_bytes", node="driver") == 40
+    assert value(found, "resurge_local_overflow_bytes", node="driver") == 7
+    found = scraped(*told, events.NodeLost(START_S + 1, "driver", 2, False))
+    assert value(found, "resurge_nodes_silent") == 0
+    assert found["resurge_local_store_bytes"].samples == []
+
+
 def test_lost_node_leaves_no_stale_series():
     """A gauge of a node that is gone would look like a node that does nothing."""
     scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
@@ -121,7 +137,8 @@ def test_grafana_dashboard_asks_only_for_metrics_that_there_are():
     asked = set(re.findall(r"\bresurge_[a-z_]+", json.dumps(board)))
     scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
     [(_, _, told)] = simulated_study({"strategies": [scene]}, nodes=4)
-    found = scraped(*told, epoch(99, told[-1].at_s))
+    store = events.LocalStoreMeasured(told[-1].at_s, "/dev/shm", None, {"n1": 40}, {"n1": 0})
+    found = scraped(*told, store, epoch(99, told[-1].at_s))
     there = {sample.name for family in found.values() for sample in family.samples} | {
         f"{name}_total" for name, family in found.items() if family.type == "counter"
     }

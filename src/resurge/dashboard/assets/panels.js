@@ -58,11 +58,12 @@ export function updateNodes(now) {
     const tile = tiles.get(nodes.name[i]) ?? element("button", { type: "button", class: "node", "data-node": nodes.name[i], onclick: () => showNode(nodes.name[i]) },
       element("b", {}, nodes.name[i]), element("div", { class: "meter" }, element("i", {})), element("span", {}));
     const share = nodes.capacity[i] ? nodes.used[i] / nodes.capacity[i] : null;
-    tile.className = nodes.is_up[i] ? "node" : "node lost";
+    const silent = nodes.silent_s[i] !== null;
+    tile.className = nodes.is_up[i] ? (silent ? "node silent" : "node") : "node lost";
     const bar = tile.children[1].firstChild;
     bar.style.width = `${Math.min(100, (share ?? 0) * 100)}%`;
     bar.className = share > 1 ? "hot" : share > 0.8 ? "warm" : "";
-    tile.children[2].textContent = nodes.is_up[i] ? `${percent(share)} · ${plural(nodes.partitions[i], "partition")}` : "lost";
+    tile.children[2].textContent = silent ? "does not answer" : nodes.is_up[i] ? `${percent(share)} · ${plural(nodes.partitions[i], "partition")}` : "lost";
     tile.title = `${nodes.name[i]}: ${nodes.is_up[i] ? `${(nodes.used[i] ?? 0).toFixed(3)} of ${(nodes.capacity[i] ?? 0).toFixed(2)} CPU s/s, ${plural(nodes.operators[i], "operator")}` : "lost"}`;
     return tile;
   });
@@ -128,6 +129,10 @@ export function updateStorage(now) {
     ["buffering", figures.is_buffering ? `on, ${bytes(figures.buffered_bytes)} kept for partitions that are not live` : "off"],
     ["last checkpoint", figures.checkpoint_epoch === null ? "none yet in this log" : `epoch ${rows(figures.checkpoint_epoch)}, ${seconds(figures.checkpoint_age_s)} ago, published in ${seconds(figures.checkpoint_took_s)}`],
   ];
+  if (figures.local_store) {
+    const local = figures.local_store;
+    pairs.push(["local stores", `${bytes(local.used_bytes)} in ${local.place} on all nodes${local.limit_bytes ? `, at most ${bytes(local.limit_bytes)} each` : ""}${local.overflow_bytes ? `; ${bytes(local.overflow_bytes)} on disk beyond it` : ""}`]);
+  }
   if (store) {
     pairs.push(["durable store", store.url]);
     if (store.problem) pairs.push(["problem", store.problem]);

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resurge.operators import state
-from resurge.operators.state import KeyedTable, TableDelta, TableSpec
+from resurge.operators.hashing import key_group_ends, key_groups_of
+from resurge.operators.state import KeyedTable, TableDelta, TableSpec, joined
 
 PLAIN = TableSpec(pl.Schema({"word": pl.String(), "number": pl.Int64(), "value": pl.Int64()}), ("word", "number"))
 IN_KEY = TableSpec(PLAIN.schema, ("word", "number"), "number")
@@ -105,3 +106,55 @@ def test_runs_stay_few_and_have_each_key_once(changes):
             assert not run.rows.select("word", "number").is_duplicated().any()
         heights = [run.height for run in table.runs]
         assert all(older > state.MERGE_FACTOR * newer for older, newer in pairwise(heights))
+
+
+ROUTED = TableSpec(PLAIN.schema, ("word", "number"), routing=("word",))
+KEY_GROUPS = 5
+group_sets = st.lists(st.integers(0, KEY_GROUPS - 1), unique=True)
+
+
+def group_of(word):
+    return int(key_groups_of(state.hash_rows(keys_of([(word, 0)]), ("word",)), KEY_GROUPS)[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(deltas, deltas, group_sets)
+def test_a_table_that_is_cut_by_key_groups_and_joined_again_is_the_same_dict(changes, later, groups):
+    """Whatever was done to the whole before and to each piece since; also where one piece then goes on alone."""
+    table, model = KeyedTable(ROUTED), {}
+    for upserts, deletes, _ in changes:
+        table = table.apply(TableDelta(rows_of(upserts), keys_of(deletes)))
+        model = {**{key: value for key, value in model.items() if key not in deletes}, **upserts}
+    others = [group for group in range(KEY_GROUPS) if group not in groups]
+    pieces = []
+    for mine in (groups, others):
+        piece = table.within(mine, KEY_GROUPS)
+        expected = {key: value for key, value in model.items() if group_of(key[0]) in mine}
+        check(piece, expected)
+        for upserts, deletes, _ in later:
+            own = {key: value for key, value in upserts.items() if group_of(key[0]) in mine}
+            gone = [key for key in deletes if group_of(key[0]) in mine]
+            piece = piece.apply(TableDelta(rows_of(own), keys_of(gone)))
+        pieces.append(piece)
+    for upserts, deletes, _ in later:
+        model = {**{key: value for key, value in model.items() if key not in deletes}, **upserts}
+    whole = joined(pieces)
+    check(whole, model)
+    assert whole.rows_per_group(KEY_GROUPS).sum() == sum(run.height for run in whole.runs)
+    for upserts, deletes, _ in changes:
+        whole = whole.apply(TableDelta(rows_of(upserts), keys_of(deletes)))
+        model = {**{key: value for key, value in model.items() if key not in deletes}, **upserts}
+    check(whole, model)
+
+
+@settings(max_examples=20, deadline=None)
+@given(deltas)
+def test_runs_are_ordered_by_key_group_first(changes):
+    """Also in a table whose key is longer than the routing key; so a key group is a slice of each run."""
+    table = KeyedTable(ROUTED)
+    for upserts, deletes, _ in changes:
+        table = table.apply(TableDelta(rows_of(upserts), keys_of(deletes)))
+    for run in table.runs:
+        groups = [group_of(word) for word in run.rows.get_column("word")]
+        assert groups == sorted(groups)
+        assert np.diff(key_group_ends(run.hashes, KEY_GROUPS), prepend=0).tolist() == [groups.count(g) for g in range(KEY_GROUPS)]

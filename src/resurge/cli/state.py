@@ -73,16 +73,18 @@ def _rows(job: "StoredJob", manifest: "CheckpointManifest", operator: str, table
     import polars as pl
 
     from resurge.operators.state import DELETED, TableSpec
-    from resurge.runtime.storage.runs import RunRef, load_state
+    from resurge.runtime.storage.runs import Loader, RunRef
 
     def read(reference: RunRef) -> bytes:
         return job.store.read_range(reference.segment, reference.offset, reference.length)
 
     spec = TableSpec(pl.Schema(), tuple(key.key), key.bucket)
     frames = []
-    for group in range(job.identity.key_groups):
-        saved = manifest.partitions.get(f"{operator}/{group}", {})
-        loaded = load_state(saved, {table: spec}, read, durable=True)[table]
+    loader = Loader({table: spec}, job.identity.key_groups, read)
+    for cohort in manifest.cohorts:
+        if cohort.operator != operator:
+            continue
+        loaded = loader.durable([cohort], cohort.key_groups)[table]
         if loaded.runs:
             schema = pl.Schema({name: kind for name, kind in loaded.runs[0].rows.schema.items() if name != DELETED})
             frames.append(replace(loaded, spec=replace(spec, schema=schema)).rows())

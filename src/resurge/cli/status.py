@@ -82,12 +82,12 @@ def state_sizes(manifest: "CheckpointManifest | None") -> dict[str, dict[str, in
     from resurge.runtime.storage.runs import RunRef
 
     sizes: dict[str, dict[str, int]] = {}
-    for partition, tables in manifest.partitions.items() if manifest is not None else ():
-        size = sizes.setdefault(partition.rsplit("/", 1)[0], {"partitions": 0, "rows": 0, "bytes": 0})
-        size["partitions"] += 1
-        for run in (run for table in tables.values() for run in table.runs):
+    for cohort in manifest.cohorts if manifest is not None else ():
+        size = sizes.setdefault(cohort.operator, {"partitions": 0, "rows": 0, "bytes": 0})
+        size["partitions"] += len(cohort.key_groups)
+        for run in (run for table in cohort.tables.values() for run in table.runs):
             size["rows"] += run.rows
-            size["bytes"] += RunRef.decode(run.durable, None).length if run.durable else 0
+            size["bytes"] += sum(RunRef.decode(place).length for place in run.durable)
     return dict(sorted(sizes.items()))
 
 

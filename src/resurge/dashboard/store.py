@@ -35,7 +35,7 @@ def store_view(url: str) -> dict[str, Any]:
             {"epoch": known.epoch, "manifest": known.manifest, "written_s": _seconds(written[known.epoch])}
             for known in job.checkpoints
         ],
-        "partitions": len(manifest.partitions) if manifest is not None else 0,
+        "partitions": sum(len(cohort.key_groups) for cohort in manifest.cohorts) if manifest is not None else 0,
         "data_bytes": data_bytes(job.store),
         "read_s": time.monotonic() - began_s,
     }

@@ -11,13 +11,13 @@ from resurge.operators.aggregates import (
     Aggregates,
     final_expressions,
     final_schema,
-    merge_expressions,
     merge_with,
     partial_schema,
 )
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
 from resurge.operators.combining import Combiner
 from resurge.operators.state import State, TableDelta, TableSpec
+from resurge.operators.window_sums import merged_parts
 
 _OLD = "__old"
 
@@ -64,14 +64,15 @@ class KeyedAggregate(StatefulOperator):
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Merge the epoch's parts with the state of the keys that came."""
-        table = state["aggregates"]
-        parts = inputs[0].frame
-        changed = parts.group_by(self.key, maintain_order=True).agg(merge_expressions(self.aggregates, parts.schema))
+        table, given = state["aggregates"], inputs[0]
+        keys = given.coded(self.key)
+        parts = merged_parts(given.frame, keys.codes, keys.keys.height, self.aggregates)
+        changed = keys.keys.hstack(parts)
         if changed.height and table.runs:
-            older = table.lookup(changed).rename(lambda name: name + _OLD)
+            older = table.lookup(changed, keys.hashes).rename(lambda name: name + _OLD)
             changed = changed.hstack(older).with_columns(merge_with(self.aggregates, _OLD, parts.schema)).select(changed.columns)
         output = changed.select(*self.key, *final_expressions(self.aggregates))
-        return Outcome(output, {"aggregates": TableDelta(upserts=changed)})
+        return Outcome(output, {"aggregates": TableDelta(changed, routing=keys.hashes)}, routing=keys.hashes)
 
     def signature(self) -> str:
         """The key is fixed for the life of a job."""

@@ -1,17 +1,20 @@
 """What an operator gets and gives when an epoch is run. Pure: no clock, no chance, no Spark."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import polars as pl
 
 from resurge.model.operator import Operator, StreamShape
 from resurge.operators.coding import Coded, coded
+from resurge.operators.hashing import Hashes
 from resurge.operators.state import State, TableDelta, TableSpec
 
 ROW = "__row"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,11 @@ class EpochContext:
 
 @dataclass(frozen=True)
 class Batch:
-    """One input of one partition in one epoch: frames in the fixed order (stream, source partition, row)."""
+    """One input in one epoch, of one or more key groups; each key's rows are in the fixed order (stream, source, row)."""
 
     schema: pl.Schema
     frames: tuple[pl.DataFrame, ...]
-    _coded: dict[tuple[str, ...], Coded] = field(default_factory=dict, compare=False, repr=False)
+    _shared: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
@@ -40,23 +43,32 @@ class Batch:
         filled = [frame for frame in self.frames if frame.height]
         if not filled:
             return pl.DataFrame(schema=self.schema)
-        return pl.concat(filled) if len(filled) > 1 else filled[0]
+        return pl.concat(filled, rechunk=True) if len(filled) > 1 else filled[0].rechunk()
 
     def coded(self, key: tuple[str, ...]) -> Coded:
         """The rows' keys as integers; computed once for all operators that read the batch."""
-        if key not in self._coded:
-            self._coded[key] = coded(self.frame, key)
-        return self._coded[key]
+        return self.once(("coded", key), lambda: coded(self.frame, key))
+
+    def once(self, what: object, compute: Callable[[], T]) -> T:
+        """Something that all operators that read the batch share: computed for the first that asks."""
+        if what not in self._shared:
+            self._shared[what] = compute()
+        found: T = self._shared[what]
+        return found
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one partition made of one epoch; `late` has the late rows of each input, where the operator tells them apart."""
+    """What came of one epoch; `late` has the late rows of each input, where the operator tells them apart.
+
+    `routing` has, for each output row, the hash of the key that it was made for; without it the key stands in the row.
+    """
 
     output: pl.DataFrame
     changes: Mapping[str, TableDelta] = field(default_factory=dict)
     late_rows: int = 0
     late: tuple[pl.DataFrame, ...] = ()
+    routing: Hashes | None = field(default=None, compare=False)
 
 
 def numbered(rows: pl.DataFrame) -> pl.DataFrame:
@@ -82,7 +94,7 @@ class StatelessOperator(Operator):
 
 @dataclass(frozen=True)
 class StatefulOperator(Operator):
-    """Keyed: each partition has its own state tables."""
+    """Keyed: what it makes of a key depends on the key's rows and state."""
 
     @abstractmethod
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
@@ -90,11 +102,20 @@ class StatefulOperator(Operator):
 
     @abstractmethod
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
-        """Take one epoch's input of one partition; the state is not changed, the outcome says how it changes."""
+        """Take one epoch's input; the state is not changed, the outcome says how it changes.
+
+        The rows may be of any keys. What comes of a key, and in which order, must depend on the rows and the state of the
+        keys of its own key group alone: whichever others are in the same call, it is the same to the last bit.
+        """
 
     @property
     def keeps_key(self) -> bool:
         """Whether key columns of the output have the values of the key that the row was made for."""
+        return True
+
+    @property
+    def takes_all_keys(self) -> bool:
+        """Whether one call may take the rows of many key groups; if not, each key group is a call of its own."""
         return True
 
     def watermark_delay_us(self) -> int:

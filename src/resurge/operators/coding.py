@@ -8,15 +8,18 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from resurge.operators.hashing import Hashes, hash_rows
+
 Codes = npt.NDArray[np.int64]
 MOST_CODES = 2**63 - 1
 
 
 class Coded(NamedTuple):
-    """One code per row, and the key that each code stands for."""
+    """One code per row, and the key that each code stands for; codes are in the order of the keys' hashes."""
 
     codes: Codes
     keys: pl.DataFrame
+    hashes: Hashes
 
 
 def canonical(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
@@ -38,12 +41,22 @@ def canonical(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 def coded(frame: pl.DataFrame, key: Sequence[str]) -> Coded:
     """Number the distinct keys of a table."""
+    codes, keys = _distinct(frame, key)
+    hashes = hash_rows(keys, key)
+    order = np.argsort(hashes, kind="stable")
+    places = np.empty(order.size, dtype=np.int64)
+    places[order] = np.arange(order.size)
+    return Coded(places[codes], keys[order], hashes[order])
+
+
+def _distinct(frame: pl.DataFrame, key: Sequence[str]) -> tuple[Codes, pl.DataFrame]:
+    """The distinct keys of a table in the order of their first rows, and each row's number among them."""
     codes, values = _column_codes(frame.get_column(key[0]))
     if len(key) == 1:
-        return Coded(codes, pl.DataFrame({key[0]: values}))
+        return codes, pl.DataFrame({key[0]: values})
     columns = [(codes, values), *(_column_codes(frame.get_column(name)) for name in key[1:])]
     if not frame.height:
-        return Coded(codes, frame.select(key))
+        return codes, frame.select(key)
     packed, distinct = codes, len(values)
     for column, kinds in columns[1:]:
         if distinct * len(kinds) > MOST_CODES:
@@ -52,7 +65,10 @@ def coded(frame: pl.DataFrame, key: Sequence[str]) -> Coded:
             packed, distinct = packed.astype(np.int64), occurring.size
         packed, distinct = packed * len(kinds) + column, distinct * len(kinds)
     firsts, codes = np.unique(packed, return_index=True, return_inverse=True)[1:]
-    return Coded(codes.astype(np.int64), frame.select(key)[firsts])
+    order = np.argsort(firsts)
+    places = np.empty(order.size, dtype=np.int64)
+    places[order] = np.arange(order.size)
+    return places[codes], frame.select(key)[firsts[order]]
 
 
 def _column_codes(column: pl.Series) -> tuple[Codes, pl.Series]:

@@ -35,10 +35,10 @@ class Combiner:
         columns.update(partial_schema(self.aggregates, shape, "a combiner"))
         return pl.Schema(columns)
 
-    def combine(self, frame: pl.DataFrame, shape: StreamShape) -> pl.DataFrame:
-        """The parts of these rows, in order of first appearance of their group."""
+    def combine(self, frame: pl.DataFrame, shape: StreamShape, beside: Sequence[str] = ()) -> pl.DataFrame:
+        """The parts of these rows, in order of first appearance of their group; only rows with the same columns `beside`."""
         partials = partial_schema(self.aggregates, shape, "a combiner")
-        groups: list[pl.Expr] = [pl.col(name) for name in self.key]
+        groups: list[pl.Expr] = [pl.col(name) for name in (*beside, *self.key)]
         if self.time is not None and self.pane_us is not None:
             groups.append((time_us(self.time) // self.pane_us * self.pane_us).alias(PANE))
         try:

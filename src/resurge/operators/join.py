@@ -178,13 +178,13 @@ class IntervalJoin(StatefulOperator):
         key: dict[str, pl.DataType] = {_SLICE: pl.Int64(), **{name: left[name] for name in self.on}}
         row_key = {**key, _NUMBER: pl.Int64()}
         renamed = {new: right[name] for name, new in self._right_names(left, right).items()}
-        counts = TableSpec(pl.Schema({**key, _COUNT: pl.Int64()}), tuple(key), _SLICE)
+        counts = TableSpec(pl.Schema({**key, _COUNT: pl.Int64()}), tuple(key), _SLICE, self.on)
         specs = {"left_counts": counts, "right_counts": counts}
         for side, columns in (("left", dict(left)), ("right", renamed)):
-            specs[f"{side}_rows"] = TableSpec(pl.Schema({**row_key, **columns, _AT: pl.Int64()}), tuple(row_key), _SLICE)
+            specs[f"{side}_rows"] = TableSpec(pl.Schema({**row_key, **columns, _AT: pl.Int64()}), tuple(row_key), _SLICE, self.on)
         if self.how == "left":
             unmatched = {_DUE: pl.Int64(), **row_key}
-            specs["unmatched"] = TableSpec(pl.Schema(unmatched), tuple(unmatched), _DUE)
+            specs["unmatched"] = TableSpec(pl.Schema(unmatched), tuple(unmatched), _DUE, self.on)
         return specs
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:

@@ -12,6 +12,7 @@ from resurge.errors import JobError, ResurgeError, TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
 from resurge.operators.combining import time_us
+from resurge.operators.hashing import Hashes, hash_rows
 from resurge.operators.keyed_state import KeyedState, StateField, Timers, as_datetime
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
 
@@ -93,9 +94,9 @@ class KeyedProcess(StatefulOperator):
         fields = {name: kind.column_type for name, kind in self.fields}
         specs = {"state": TableSpec(pl.Schema({**key, **fields}), self.key)}
         if self.on_timer is not None:
-            specs["timers"] = TableSpec(pl.Schema({_DUE: pl.Int64(), **key}), (_DUE, *self.key), _DUE)
+            specs["timers"] = TableSpec(pl.Schema({_DUE: pl.Int64(), **key}), (_DUE, *self.key), _DUE, self.key)
             row = {_AT: pl.Int64(), _NUMBER: pl.Int64(), **inputs[0].schema}
-            specs["waiting"] = TableSpec(pl.Schema(row), (_AT, *self.key, _NUMBER), _AT)
+            specs["waiting"] = TableSpec(pl.Schema(row), (_AT, *self.key, _NUMBER), _AT, self.key)
         return specs
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
@@ -115,13 +116,13 @@ class KeyedProcess(StatefulOperator):
         elif rows.height:
             for index, given in enumerate(numbered.partition_by(_KEY, maintain_order=True, include_key=False)):
                 epoch.call_on_rows(index, given)
-        return Outcome(epoch.emitted(), epoch.changes())
+        return Outcome(epoch.emitted(), epoch.changes(), routing=epoch.routing())
 
     def _by_time(self, state: State, batch: Batch, context: EpochContext) -> Outcome:
         """Give keys their rows and timers in the order of event time, up to the watermark; later rows wait."""
         rows, waiting = self._reached(state["waiting"], batch, context)
         due = state["timers"].between(None, context.closing_us + 1) if context.closing_us is not None else rows.clear()
-        touched = pl.concat([rows.select(self.key), due.select(self.key)]).unique(maintain_order=True)
+        touched = pl.concat([rows.select(self.key), due.select(self.key).sort(self.key)]).unique(maintain_order=True)
         epoch = _KeyedEpoch(self, touched, state["state"].lookup(touched), context)
         if due.height:
             for due_us, index in self._numbered(due, touched).select(_DUE, _KEY).iter_rows():
@@ -134,7 +135,7 @@ class KeyedProcess(StatefulOperator):
             epoch.call_on_timers(at_us)
             epoch.call_on_rows(index, row, at_us)
         epoch.call_on_timers(context.closing_us)
-        return Outcome(epoch.emitted(), {**epoch.changes(), "waiting": waiting})
+        return Outcome(epoch.emitted(), {**epoch.changes(), "waiting": waiting}, routing=epoch.routing())
 
     def _reached(self, table: KeyedTable, batch: Batch, context: EpochContext) -> tuple[pl.DataFrame, TableDelta]:
         """The rows whose time the watermark has reached, waiting ones first, and the change of those that wait."""
@@ -144,7 +145,7 @@ class KeyedProcess(StatefulOperator):
         if context.closing_us is None:
             return new.filter(pl.col(_AT).is_null()), TableDelta(new.filter(pl.col(_AT).is_not_null()))
         is_later = (pl.col(_AT) > context.closing_us).fill_null(False)
-        before = table.between(None, context.closing_us + 1).sort(_AT, _NUMBER)
+        before = table.between(None, context.closing_us + 1).sort(_AT, _NUMBER, *self.key)
         low = context.closing_us + 1
         return pl.concat([before.select(new.columns), new.filter(~is_later)]), TableDelta(new.filter(is_later), low=low)
 
@@ -166,7 +167,7 @@ class KeyedProcess(StatefulOperator):
 
 
 class _KeyedEpoch:
-    """The touched keys of one epoch of one partition while the user's functions run."""
+    """The touched keys of one epoch while the user's functions run."""
 
     def __init__(self, operator: KeyedProcess, touched: pl.DataFrame, stored: pl.DataFrame, context: EpochContext) -> None:
         self.operator = operator
@@ -180,6 +181,7 @@ class _KeyedEpoch:
         self.timer_changes: dict[tuple[int, int], bool] = {}
         self.now_us = context.watermark_us
         self.overdue: dict[int, int] = {}
+        self.owners: list[int] = []
         self.output: list[pl.DataFrame] = []
         self.rows: list[Mapping[str, Any]] = []
 
@@ -254,6 +256,7 @@ class _KeyedEpoch:
             return
         if isinstance(made, pl.DataFrame):
             self._flush()
+            self.owners += [index] * made.height
             self.output.append(fitting(made, self.operator.output, f"keyed process {self.operator.name!r}"))
             return
         for row in made:
@@ -263,6 +266,7 @@ class _KeyedEpoch:
                     f"expected a dict with columns among {', '.join(self.operator.output)}"
                 )
             self.rows.append(row)
+            self.owners.append(index)
 
     def _flush(self) -> None:
         if self.rows:
@@ -278,6 +282,10 @@ class _KeyedEpoch:
         """Everything that was emitted, in order."""
         self._flush()
         return pl.concat(self.output) if self.output else pl.DataFrame(schema=self.operator.output)
+
+    def routing(self) -> Hashes:
+        """For each row that was emitted, the hash of the key that it was made for."""
+        return hash_rows(self.touched, self.operator.key)[self.owners]
 
     def changes(self) -> dict[str, TableDelta]:
         """The state of changed keys, and the timers that were set or deleted and have not fired."""

@@ -53,7 +53,7 @@ class Maintain(StatefulOperator):
         """The newest row per stream, key and identity; the event time is the bucket."""
         columns = {STREAM: pl.String(), **inputs[0].schema, _BUCKET: pl.Int64()}
         identity = dict.fromkeys((STREAM, *self.key, *self.identity))
-        return {"newest": TableSpec(pl.Schema(columns), tuple(identity), _BUCKET)}
+        return {"newest": TableSpec(pl.Schema(columns), tuple(identity), _BUCKET, self.key)}
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """The last row of each key replaces what was kept."""

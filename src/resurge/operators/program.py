@@ -63,10 +63,13 @@ class Exchange:
         """The columns that travel."""
         return self.combiner.schema(self.shape) if self.combiner else self.shape.schema
 
-    def outgoing(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """What travels of the node's rows: the rows, or their parts where the exchange combines; keys in one form."""
-        rows = canonical(frame.select(*self.shape.schema), self.key)
-        return rows if self.combiner is None else self.combiner.combine(rows, self.shape)
+    def outgoing(self, frame: pl.DataFrame, *beside: str) -> pl.DataFrame:
+        """What travels of the node's rows: the rows, or their parts where the exchange combines; keys in one form.
+
+        Columns `beside` those of the stream travel too; rows are combined only where these are the same.
+        """
+        rows = canonical(frame.select(*self.shape.schema, *beside), self.key)
+        return rows if self.combiner is None else self.combiner.combine(rows, self.shape, beside)
 
 
 @dataclass(frozen=True)

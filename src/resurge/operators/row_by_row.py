@@ -38,6 +38,40 @@ def takes_rows_together(
     return None if _is_same_in_pieces(run, schema) else ", ".join(map(str, expressions))
 
 
+def leaves_rows_in_place(expression: pl.Expr) -> bool:
+    """Whether an expression is made of columns, constants, arithmetic, comparisons and conditions alone: one row for each.
+
+    >>> leaves_rows_in_place(pl.col("amount") * 2 > 10), leaves_rows_in_place(pl.col("amount") > pl.col("amount").mean())
+    (True, False)
+    """
+    # What cannot be looked into, such as a Python function, may do anything.
+    return _is_plain(_serialised(expression))
+
+
+def _is_plain(node: Any) -> bool:
+    if not isinstance(node, dict) or len(node) != 1:
+        return False
+    (kind, inside), *_ = node.items()
+    if kind == "Column":
+        return True
+    if kind == "Literal":
+        return isinstance(inside, dict) and next(iter(inside)) in ("Dyn", "Scalar")
+    if kind == "Alias":
+        return _is_plain(inside[0])
+    if kind == "Cast":
+        return _is_plain(inside["expr"])
+    if kind == "BinaryExpr":
+        return _is_plain(inside["left"]) and _is_plain(inside["right"])
+    if kind == "Ternary":
+        return all(_is_plain(inside[part]) for part in ("predicate", "truthy", "falsy"))
+    if kind == "Function":
+        return inside["function"] in _PLAIN_FUNCTIONS and all(map(_is_plain, inside["input"]))
+    return False
+
+
+_PLAIN_FUNCTIONS = ("FillNull", {"Boolean": "IsNull"}, {"Boolean": "IsNotNull"}, {"Boolean": "Not"})
+
+
 def _serialised(expression: pl.Expr) -> Any:
     """The expression as a tree, or None where it has a Python function in it."""
     try:

@@ -94,7 +94,7 @@ class SessionWindow(StatefulOperator):
         session = pl.Struct({_FIRST: pl.Int64(), _LAST: pl.Int64(), **parts})
         return {
             "sessions": TableSpec(pl.Schema({**key, _SESSIONS: pl.List(session)}), self.key),
-            "due": TableSpec(pl.Schema({_DUE: pl.Int64(), **key}), (_DUE, *self.key), _DUE),
+            "due": TableSpec(pl.Schema({_DUE: pl.Int64(), **key}), (_DUE, *self.key), _DUE, self.key),
         }
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:

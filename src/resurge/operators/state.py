@@ -1,18 +1,20 @@
 """Keyed state as immutable sorted runs: a changed key is found, and written, without touching the rest.
 
-A `KeyedTable` is a list of runs, oldest first, each ordered by the hash of the key. A newer run's row hides an older
-run's row of the same key. Applying a `TableDelta` makes a new table that shares all older runs, so the version before
-an epoch attempt stays as it was. Runs are merged when the newer ones have grown to a good part of the older.
+A `KeyedTable` is a list of runs, oldest first, each ordered by the hash of the routing key and then by that of the whole
+key, so that the rows of a key group lie together. A newer run's row hides an older run's row of the same key. Applying a
+`TableDelta` makes a new table that shares all older runs, so the version before an epoch attempt stays as it was. Runs are
+merged when the newer ones have grown to a good part of the older. A table can be cut to some key groups (`within`), and
+tables of different key groups can be joined (`joined`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resurge.operators.hashing import Hashes, hash_rows
+from resurge.operators.hashing import Hashes, hash_rows, key_group_ends, routed_hashes
 
 DELETED = "__deleted"
 MERGE_FACTOR = 3
@@ -20,11 +22,22 @@ MERGE_FACTOR = 3
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A state table's columns, key, and (for rows that expire) the integer column that says when."""
+    """A state table's columns, key, and (for rows that expire) the integer column that says when.
+
+    `routing` are the key columns that decide the key group; without them the whole key does.
+    """
 
     schema: pl.Schema
     key: tuple[str, ...]
     bucket: str | None = None
+    routing: tuple[str, ...] | None = None
+
+    def hashes(self, rows: pl.DataFrame, routing: Hashes | None = None) -> Hashes:
+        """What runs are ordered by; `routing` saves computing the hashes of the routing key again."""
+        routed_by = self.key if self.routing is None else self.routing
+        first = hash_rows(rows, routed_by) if routing is None else routing
+        others = tuple(name for name in self.key if name not in routed_by)
+        return routed_hashes(first, hash_rows(rows, others)) if others else first
 
     @property
     def key_tells_bucket(self) -> bool:
@@ -34,27 +47,36 @@ class TableSpec:
     def signature(self) -> str:
         """What must not change between two runs of a job."""
         columns = ", ".join(f"{name}: {kind}" for name, kind in self.schema.items())
-        return f"({columns}) key {', '.join(self.key)} bucket {self.bucket}"
+        routing = ", ".join(self.key if self.routing is None else self.routing)
+        return f"({columns}) key {', '.join(self.key)} routed by {routing} bucket {self.bucket}"
 
 
 @dataclass(frozen=True)
 class TableDelta:
-    """What one epoch changed: rows by key, keys removed, and the bucket below which all rows are gone."""
+    """What one epoch changed: rows by key, keys removed, and the bucket below which all rows are gone.
+
+    `routing` may have the upserts' hashes of the routing key, where the operator has them already.
+    """
 
     upserts: pl.DataFrame | None = None
     deletes: pl.DataFrame | None = None
     low: int | None = None
+    routing: Hashes | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Rows ordered by key hash, at most one per key; deleted rows are kept as markers while older runs may have the key."""
+    """Rows ordered by hash, at most one per key; deleted rows are kept as markers while older runs may have the key.
+
+    `local` is its place in the node's store. `durable` are the blocks of the durable store that have its rows; they may have
+    rows of other key groups too.
+    """
 
     hashes: Hashes
     rows: pl.DataFrame
     highest_bucket: int | None = None
     local: str | None = field(default=None, compare=False)
-    durable: str | None = field(default=None, compare=False)
+    durable: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def height(self) -> int:
@@ -64,16 +86,16 @@ class Run:
 
 @dataclass(frozen=True)
 class KeyedTable:
-    """One state table of one partition at one version."""
+    """One state table of one or more partitions at one version."""
 
     spec: TableSpec
     runs: tuple[Run, ...] = ()
     low: int | None = None
 
-    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, keys: pl.DataFrame, routing: Hashes | None = None) -> pl.DataFrame:
         """The table's rows for these keys, in the keys' order; a key that has none gives a row of nulls."""
         values = [name for name in self.spec.schema if name not in self.spec.key]
-        found, owners, positions = self._find(keys)
+        found, owners, positions = self._find(keys, routing)
         pieces = []
         order = []
         for index, run in enumerate(self.runs):
@@ -123,6 +145,15 @@ class KeyedTable:
             runs = self._merged(_unexpired(self.spec, (*runs, added), low), low)
         return KeyedTable(self.spec, runs, low)
 
+    def within(self, groups: Sequence[int], key_groups: int) -> "KeyedTable":
+        """The same table with the rows of these key groups only."""
+        return replace(self, runs=tuple(run for run in (_within(run, groups, key_groups) for run in self.runs) if run.height))
+
+    def rows_per_group(self, key_groups: int) -> npt.NDArray[np.int64]:
+        """How many rows (superseded ones included) each key group has."""
+        ends = [key_group_ends(run.hashes, key_groups) for run in self.runs]
+        return np.diff(np.sum(ends, axis=0), prepend=0) if ends else np.zeros(key_groups, dtype=np.int64)
+
     def size(self) -> tuple[int, int]:
         """Rows (superseded ones included) and bytes held."""
         return sum(run.height for run in self.runs), sum(int(run.rows.estimated_size()) + 8 * run.height for run in self.runs)
@@ -132,7 +163,9 @@ class KeyedTable:
             raise ValueError("expected a table with a bucket column")
         return self.spec.bucket
 
-    def _find(self, keys: pl.DataFrame) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _find(
+        self, keys: pl.DataFrame, routing: Hashes | None = None
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """For each key: whether it has a row, in which run, and where in it."""
         count = keys.height
         found = np.zeros(count, dtype=np.bool_)
@@ -141,7 +174,7 @@ class KeyedTable:
         if not self.runs or not count:
             return found, owners, positions
         wanted = keys.select(self.spec.key)
-        hashes = hash_rows(wanted, self.spec.key)
+        hashes = self.spec.hashes(wanted, routing)
         open_rows = np.argsort(hashes, kind="stable")
         for index in range(len(self.runs) - 1, -1, -1):
             hit, where = _positions(self.runs[index], hashes[open_rows], wanted, open_rows, self.spec.key)
@@ -214,6 +247,41 @@ def merge(spec: TableSpec, runs: Sequence[Run], low: int | None, drop_markers: b
     return _as_run(spec, hashes[keep], rows[kept])
 
 
+def joined(tables: Sequence[KeyedTable]) -> KeyedTable:
+    """One table of several that have different key groups; runs of similar size become one."""
+    waiting = [[(frozenset({index}), run) for run in table.runs] for index, table in enumerate(tables)]
+    kept: list[tuple[frozenset[int], Run]] = []
+    while any(waiting):
+        # A table's own runs stay in their order: a newer row hides an older one.
+        largest = max((runs for runs in waiting if runs), key=lambda runs: runs[0][1].height)
+        kept.append(largest.pop(0))
+        while len(kept) > 1 and kept[-2][1].height <= MERGE_FACTOR * kept[-1][1].height and kept[-2][0].isdisjoint(kept[-1][0]):
+            (others, last), (owners, run) = kept.pop(), kept.pop()
+            kept.append((owners | others, _interleaved(run, last)))
+    lows = [table.low for table in tables if table.low is not None]
+    return KeyedTable(tables[0].spec, tuple(run for _, run in kept), max(lows, default=None))
+
+
+def _interleaved(left: Run, right: Run) -> Run:
+    """One run of two that have different key groups."""
+    # It counts as new for the durable store: a block of either may have older rows of the other's key groups.
+    hashes = np.concatenate([left.hashes, right.hashes])
+    order = np.argsort(hashes, kind="stable")
+    buckets = [run.highest_bucket for run in (left, right) if run.highest_bucket is not None]
+    return Run(hashes[order], pl.concat([left.rows, right.rows])[order], max(buckets, default=None))
+
+
+def _within(run: Run, groups: Sequence[int], key_groups: int) -> Run:
+    ends = key_group_ends(run.hashes, key_groups)
+    starts = np.append(0, ends[:-1])
+    wanted = np.zeros(key_groups, dtype=np.bool_)
+    wanted[np.asarray(groups, dtype=np.int64)] = True
+    kept = np.repeat(wanted, ends - starts)
+    if kept.all():
+        return run
+    return replace(run, hashes=run.hashes[kept], rows=run.rows.filter(pl.Series(kept)), local=None)
+
+
 def _newest_of_equal(
     spec: TableSpec, rows: pl.DataFrame, order: npt.NDArray[np.int64], equal: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
@@ -266,8 +334,9 @@ def _same_keys(left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...]) ->
 
 
 def _run_of(spec: TableSpec, delta: TableDelta, has_older: bool) -> Run | None:
-    pieces = []
+    pieces, routing = [], delta.routing
     if delta.deletes is not None and delta.deletes.height and has_older:
+        routing = None
         missing = [pl.lit(None, kind).alias(name) for name, kind in spec.schema.items() if name not in delta.deletes.columns]
         gone = delta.deletes.with_columns(*missing, pl.lit(True).alias(DELETED))
         pieces.append(gone.select(*spec.schema, DELETED))
@@ -276,7 +345,7 @@ def _run_of(spec: TableSpec, delta: TableDelta, has_older: bool) -> Run | None:
     if not pieces:
         return None
     rows = pl.concat(pieces) if len(pieces) > 1 else pieces[0]
-    hashes = hash_rows(rows, spec.key)
+    hashes = spec.hashes(rows, routing)
     order = np.argsort(hashes, kind="stable")
     run = _as_run(spec, hashes[order], rows[order])
     return merge(spec, [run], None, drop_markers=False) if len(pieces) > 1 else run

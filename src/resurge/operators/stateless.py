@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from resurge.errors import JobError, TopologyError
 from resurge.model.operator import Determinism, Operator, StreamShape
 from resurge.operators.base import EpochContext, StatelessOperator
-from resurge.operators.row_by_row import LengthsDifferError, takes_rows_together
+from resurge.operators.row_by_row import LengthsDifferError, leaves_rows_in_place, takes_rows_together
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 TRANSFORMS = ("map", "filter", "flat_map")
@@ -164,6 +167,22 @@ class Transform(StatelessOperator):
         if not frame.height and self.schema is not None:
             return pl.DataFrame(schema=self.schema)
         return self._run(frame)
+
+    @cached_property
+    def leaves_rows_in_place(self) -> bool:
+        """Whether each row is transformed for itself and stays in its place, as far as that can be told."""
+        if self.function is not None or self.kind == "flat_map":
+            return False
+        return all(map(leaves_rows_in_place, self.expressions)) and (
+            self.kind == "filter" or any(expression.meta.root_names() for expression in self.expressions)
+        )
+
+    def kept(self, frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Which rows stay, where each row is taken for itself."""
+        if self.kind != "filter":
+            return np.ones(frame.height, dtype=np.bool_)
+        chosen = frame.select(pl.all_horizontal(*self.expressions).fill_null(False)).to_series()
+        return np.broadcast_to(chosen.to_numpy(), (frame.height,))
 
     def _run(self, frame: pl.DataFrame) -> pl.DataFrame:
         if self.function is not None:

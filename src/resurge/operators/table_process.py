@@ -1,4 +1,4 @@
-"""User-defined stateful operators on whole tables: one function per epoch and partition."""
+"""User-defined stateful operators on whole tables: one function per epoch and key group."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ TableFunction = Callable[[pl.DataFrame, pl.DataFrame], tuple[pl.DataFrame, pl.Da
 
 @dataclass(frozen=True)
 class TableProcess(StatefulOperator):
-    """Calls one function per epoch and partition: `function(state rows, input rows) -> (new state rows, output rows)`.
+    """Calls one function per epoch and key group: `function(state rows, input rows) -> (new state rows, output rows)`.
 
     The state rows given are those of the keys in the input, key columns first, in the order in which the keys first
     appear; a key seen for the first time has none. Those returned replace them: a key left out is forgotten, and only rows
@@ -87,6 +87,11 @@ class TableProcess(StatefulOperator):
     @property
     def keeps_key(self) -> bool:
         """A user's function may emit rows of other keys."""
+        return False
+
+    @property
+    def takes_all_keys(self) -> bool:
+        """The function sees one key group at a time: what it does with rows of others is not known."""
         return False
 
     def watermark_delay_us(self) -> int:

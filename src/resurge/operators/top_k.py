@@ -99,8 +99,8 @@ class TopK(StatefulOperator):
         row_key = tuple(dict.fromkeys((*self._group_key, *self.identity)))
         ranking = pl.Schema({**group, RANK: pl.Int64(), **self._others(schema)})
         return {
-            "rows": TableSpec(pl.Schema({**group, **self._others(schema)}), row_key, bucket),
-            "ranking": TableSpec(ranking, (*self._group_key, RANK), bucket),
+            "rows": TableSpec(pl.Schema({**group, **self._others(schema)}), row_key, bucket, self.per),
+            "ranking": TableSpec(ranking, (*self._group_key, RANK), bucket, self.per),
         }
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:

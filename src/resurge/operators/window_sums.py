@@ -1,17 +1,20 @@
 """From panes to windows, in integers: each pane's parts are added to every window that it belongs to.
 
-A key and a window make one integer. Where these are dense enough, sums are counted into one array (several times quicker than
-grouping); else, and for parts that are not sums, rows are grouped.
+Whole numbers are summed up over time once for all windows that read a batch; a window is then a difference of two of these
+sums. Floating-point numbers are added one by one in the order of the rows, so that a key's sum does not depend on which other
+keys are in the batch.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resurge.operators.aggregates import Aggregates, all_partial_columns, merge_expressions, parts_of
-from resurge.operators.coding import MOST_CODES
+from resurge.operators.aggregates import Aggregates, Part, merge_expressions, parts_of
+from resurge.operators.coding import MOST_CODES, Coded
 
 _CODE = "__code"
 _ROWS = "count()"
@@ -22,38 +25,85 @@ Integers = npt.NDArray[np.int64]
 
 
 class Windowed(NamedTuple):
-    """Rows of key code, window number and parts."""
+    """Rows of key code, window number and parts, by code and then by window."""
 
     codes: Integers
     windows: Integers
     parts: pl.DataFrame
 
 
-def windowed(
-    panes: pl.DataFrame,
-    pane_us: Integers,
-    codes: Integers,
-    size_us: int,
-    slide_us: int,
-    open_from: int | None,
-    aggregates: Aggregates,
-) -> Windowed:
+@dataclass(frozen=True)
+class Panes:
+    """The parts of a batch per key and pane; rows without time are left out."""
+
+    parts: pl.DataFrame
+    pane_us: Integers
+    codes: Integers
+    keys: Coded
+
+    @cached_property
+    def times_us(self) -> Integers:
+        """The panes that occur, in order."""
+        return np.unique(self.pane_us)
+
+    @cached_property
+    def _totals(self) -> dict[str, Integers]:
+        return {}
+
+    def is_dense(self, size_us: int, slide_us: int) -> bool:
+        """Whether tables of all keys and panes, and of all keys and windows, are not much larger than the rows."""
+        windows = (int(self.times_us[-1]) - int(self.times_us[0]) + size_us) // slide_us + 1
+        cells = (int(self.codes.max()) + 1) * max(self.times_us.size + 1, windows)
+        return cells <= min(MOST_CELLS, MOST_CELLS_PER_ROW * self.codes.size)
+
+    def totals(self, part: str) -> Integers:
+        """For each pane and key, the sum over all earlier panes; computed once for all windows."""
+        if part not in self._totals:
+            count, width = int(self.codes.max()) + 1, self.times_us.size
+            cells = np.searchsorted(self.times_us, self.pane_us) * count + self.codes
+            sums = np.bincount(cells, weights=self.parts.get_column(part).to_numpy(), minlength=width * count)
+            totals = np.zeros((width + 1, count), dtype=np.int64)
+            np.cumsum(sums.astype(np.int64).reshape(width, count), axis=0, out=totals[1:])
+            self._totals[part] = totals
+        return self._totals[part]
+
+
+def windowed(panes: Panes, size_us: int, slide_us: int, open_from: int | None, aggregates: Aggregates) -> Windowed:
     """The parts of every key and open window; a window's number is its start divided by the slide."""
-    row, window = _hits(pane_us, size_us, slide_us, open_from)
+    parts = parts_of(aggregates)
+    if panes.is_dense(size_us, slide_us) and all(_is_whole(part, panes.parts) for part in parts):
+        return _from_totals(panes, size_us, slide_us, open_from, parts)
+    row, window = _hits(panes.pane_us, size_us, slide_us, open_from)
     first, numbers = int(window.min()) if window.size else 0, None
     width = int(window.max()) - first + 1 if window.size else 1
-    if (int(codes.max()) + 1) * width > MOST_CODES:
+    if (int(panes.codes.max()) + 1) * width > MOST_CODES:
         # Too far apart in time for one integer: number only the windows that occur.
         numbers, window = np.unique(window, return_inverse=True)
         first, width = 0, numbers.size
-    key = codes[row] * width + (window - first)
-    cells = (int(codes.max()) + 1) * width
-    if _adds_up(panes, aggregates) and cells <= min(MOST_CELLS, MOST_CELLS_PER_ROW * max(1, key.size)):
-        found, parts = _counted(panes, row, key, cells, aggregates)
-    else:
-        found, parts = _grouped(panes, row, key, aggregates)
+    found, place = np.unique(panes.codes[row] * width + (window - first), return_inverse=True)
+    summed = merged_parts(panes.parts[row], place.astype(np.int64), found.size, aggregates)
     windows = found % width + first
-    return Windowed(found // width, windows if numbers is None else numbers[windows], parts)
+    return Windowed(found // width, windows if numbers is None else numbers[windows], summed)
+
+
+def _from_totals(panes: Panes, size_us: int, slide_us: int, open_from: int | None, parts: list[Part]) -> Windowed:
+    times = panes.times_us
+    first = (int(times[0]) - size_us) // slide_us + 1
+    if open_from is not None:
+        first = max(first, -(-open_from // slide_us))
+    windows = np.arange(first, int(times[-1]) // slide_us + 1)
+    begins, ends = (np.searchsorted(times, windows * slide_us + offset) for offset in (0, size_us))
+    present = _differences(panes.totals(_ROWS), begins, ends)
+    codes, number = np.nonzero(present)
+    columns = []
+    for part in parts:
+        sums = present if part.name == _ROWS else _differences(panes.totals(part.name), begins, ends)
+        columns.append(pl.Series(part.name, sums[codes, number]))
+    return Windowed(codes, windows[number], pl.DataFrame(columns))
+
+
+def _differences(totals: Integers, begins: Integers, ends: Integers) -> Integers:
+    return np.ascontiguousarray((totals[ends] - totals[begins]).T)
 
 
 def _hits(pane_us: Integers, size_us: int, slide_us: int, open_from: int | None) -> tuple[Integers, Integers]:
@@ -72,36 +122,31 @@ def _hits(pane_us: Integers, size_us: int, slide_us: int, open_from: int | None)
     return np.concatenate(rows), np.concatenate(windows)
 
 
-def _adds_up(panes: pl.DataFrame, aggregates: Aggregates) -> bool:
-    """Whether every part is a sum of numbers that floating point holds exactly, or of floating-point numbers."""
-    kinds = [(part.kind, panes.schema[part.name]) for part in parts_of(aggregates)]
-    exact = all(
-        kind == pl.Float64 or (kind == pl.Int64 and _is_small(panes.get_column(part.name)))
-        for part, (_, kind) in zip(parts_of(aggregates), kinds, strict=True)
-    )
-    return exact and all(name in ("count", "sum") for name, _ in kinds)
+def merged_parts(parts: pl.DataFrame, codes: Integers, count: int, aggregates: Aggregates) -> pl.DataFrame:
+    """The parts of the rows of each code, merged; every code from 0 up to the count occurs."""
+    columns: dict[str, pl.Series] = {}
+    others: list[pl.Expr] = []
+    for part, merge in zip(parts_of(aggregates), merge_expressions(aggregates, parts.schema), strict=True):
+        values = parts.get_column(part.name)
+        if part.kind == "sum" and values.dtype == pl.Float64:
+            columns[part.name] = pl.Series(part.name, np.bincount(codes, weights=values.to_numpy(), minlength=count))
+        elif _is_whole(part, parts):
+            sums = np.bincount(codes, weights=values.to_numpy(), minlength=count)
+            columns[part.name] = pl.Series(part.name, sums.astype(np.int64))
+        else:
+            others.append(merge)
+    if others:
+        grouped = parts.with_columns(pl.Series(_CODE, codes)).group_by(_CODE, maintain_order=True).agg(others).sort(_CODE)
+        columns |= {column.name: column for column in grouped.drop(_CODE).get_columns()}
+    return pl.DataFrame([columns[part.name] for part in parts_of(aggregates)])
+
+
+def _is_whole(part: Part, parts: pl.DataFrame) -> bool:
+    """Whether a part is a sum of whole numbers that floating point holds exactly."""
+    return part.kind in ("count", "sum") and parts.schema[part.name] == pl.Int64 and _is_small(parts.get_column(part.name))
 
 
 def _is_small(column: pl.Series) -> bool:
     values = column.to_numpy()
     # Python's integers: the absolute value of the least 64-bit integer is no 64-bit integer.
     return values.size == 0 or max(-int(values.min()), int(values.max())) * values.size < 2**53
-
-
-def _counted(
-    panes: pl.DataFrame, row: Integers, key: Integers, cells: int, aggregates: Aggregates
-) -> tuple[Integers, pl.DataFrame]:
-    present = np.bincount(key, weights=panes.get_column(_ROWS).to_numpy()[row], minlength=cells)
-    found = np.flatnonzero(present)
-    columns = []
-    for name in all_partial_columns(aggregates):
-        values = panes.get_column(name)
-        sums = present if name == _ROWS else np.bincount(key, weights=values.to_numpy()[row], minlength=cells)
-        columns.append(pl.Series(name, sums[found]).cast(values.dtype))
-    return found, pl.DataFrame(columns)
-
-
-def _grouped(panes: pl.DataFrame, row: Integers, key: Integers, aggregates: Aggregates) -> tuple[Integers, pl.DataFrame]:
-    hits = panes.select(all_partial_columns(aggregates))[row].with_columns(pl.Series(_CODE, key))
-    grouped = hits.group_by(_CODE, maintain_order=True).agg(merge_expressions(aggregates, panes.schema)).sort(_CODE)
-    return grouped.get_column(_CODE).to_numpy(), grouped.drop(_CODE)

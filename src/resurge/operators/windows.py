@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.aggregates import (
     Aggregates,
-    all_partial_columns,
     count,
     final_expressions,
     final_schema,
@@ -19,8 +19,9 @@ from resurge.operators.aggregates import (
 )
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import PANE, Combiner, time_us
+from resurge.operators.hashing import Hashes
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
-from resurge.operators.window_sums import windowed
+from resurge.operators.window_sums import Panes, windowed
 
 START, END = "window_start", "window_end"
 _OLD = "__old"
@@ -107,30 +108,49 @@ class Window(StatefulOperator):
         columns: dict[str, pl.DataType] = {name: given.schema[name] for name in self.key}
         columns[START] = pl.Int64()
         columns.update(partial_schema(self.aggregates, given, f"window {self.name!r}"))
-        return {"windows": TableSpec(pl.Schema(columns), (*self.key, START), START)}
+        return {"windows": TableSpec(pl.Schema(columns), (*self.key, START), START, self.key)}
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Add the epoch's panes to the open windows, emit, and close what the watermark has passed."""
         table = state["windows"]
         open_from = self._open_from(context.watermark_us)
-        changed = self._with_state(table, self._changed(inputs[0], open_from))
-        low = self._open_from(context.closing_us)
-        kept = changed if low is None else changed.filter(pl.col(START) >= low)
-        emitted = changed if self.emit == "update" else self._closed(table, changed, low)
+        panes = _panes(inputs[0], self.key)
         late_rows = self._late_rows(inputs[0].frame, open_from)
-        return Outcome(self._output(emitted), {"windows": TableDelta(kept, low=low)}, late_rows)
+        low = self._open_from(context.closing_us)
+        if panes is None:
+            emitted = (
+                table.between(None, low) if self.emit == "final" and low is not None else pl.DataFrame(schema=table.spec.schema)
+            )
+            return Outcome(self._output(emitted.sort(START, *self.key)), {"windows": TableDelta(low=low)}, late_rows)
+        changed, routing = self._changed(panes, table, open_from)
+        is_open = np.ones(changed.height, dtype=np.bool_) if low is None else changed.get_column(START).to_numpy() >= low
+        kept, kept_routing = (changed, routing) if is_open.all() else (changed.filter(pl.Series(is_open)), routing[is_open])
+        changes = {"windows": TableDelta(kept, low=low, routing=kept_routing)}
+        if self.emit == "update":
+            return Outcome(self._output(changed), changes, late_rows, routing=routing)
+        return Outcome(self._output(self._closed(table, changed, low)), changes, late_rows)
 
-    def _with_state(self, table: KeyedTable, changed: pl.DataFrame) -> pl.DataFrame:
-        """Merge the epoch's parts with those in state; windows that start after the last one in state are new."""
+    def _changed(self, panes: Panes, table: KeyedTable, open_from: int | None) -> tuple[pl.DataFrame, Hashes]:
+        """The new parts of the keys and open windows that have rows in this epoch, and the keys' hashes."""
+        found = windowed(panes, self.span.size_us, self.span.slide_us, open_from, self.aggregates)
+        routing = panes.keys.hashes[found.codes]
+        starts = found.windows * self.span.slide_us
+        changed: pl.DataFrame = panes.keys.keys[found.codes]
+        changed = changed.with_columns(pl.Series(START, starts), *found.parts.get_columns())
         last = table.highest_bucket
-        if last is None or not changed.height:
-            return changed
-        known = changed.filter(pl.col(START) <= last)
-        if not known.height:
-            return changed
-        older = table.lookup(known).rename(lambda name: name + _OLD)
-        merged = known.hstack(older).with_columns(merge_with(self.aggregates, _OLD, changed.schema)).select(changed.columns)
-        return pl.concat([merged, changed.filter(pl.col(START) > last)])
+        # Windows that start after the last one in state are new.
+        known = np.flatnonzero(starts <= last) if last is not None else starts[:0]
+        if not known.size:
+            return changed, routing
+        older = table.lookup(changed.select(*self.key, START)[known], routing[known]).rename(lambda name: name + _OLD)
+        merged = (
+            changed[known].hstack(older).with_columns(merge_with(self.aggregates, _OLD, changed.schema)).select(changed.columns)
+        )
+        if known.size == changed.height:
+            return merged, routing
+        place = np.arange(changed.height)
+        place[known] = changed.height + np.arange(known.size)
+        return pl.concat([changed, merged], rechunk=True)[place], routing
 
     def _open_from(self, watermark_us: int | None) -> int | None:
         return None if watermark_us is None else self.span.closed_before(watermark_us)
@@ -150,24 +170,6 @@ class Window(StatefulOperator):
         closing = TableDelta(changed.filter(pl.col(START) < low))
         return table.apply(closing).between(None, low).sort(START, *self.key)
 
-    def _changed(self, batch: Batch, open_from: int | None) -> pl.DataFrame:
-        """The epoch's own parts per key and open window, grouped by one integer for key and window."""
-        panes = batch.frame
-        parts = all_partial_columns(self.aggregates)
-        if panes.get_column(PANE).null_count() == panes.height:
-            schema = {name: panes.schema[name] for name in (*self.key, *parts)}
-            return pl.DataFrame(schema=schema | {START: pl.Int64()}).select(*self.key, START, *parts)
-        keys = batch.coded(self.key)
-        pane_us, codes = panes.get_column(PANE), keys.codes
-        if pane_us.null_count():
-            timed = pane_us.is_not_null()
-            panes, pane_us, codes = panes.filter(timed), pane_us.filter(timed), codes[timed.to_numpy()]
-        size, slide = self.span.size_us, self.span.slide_us
-        found = windowed(panes, pane_us.to_numpy(), codes, size, slide, open_from, self.aggregates)
-        starts = pl.Series(START, found.windows * slide)
-        changed: pl.DataFrame = keys.keys[found.codes]
-        return changed.with_columns(starts, *found.parts.get_columns())
-
     def _output(self, rows: pl.DataFrame) -> pl.DataFrame:
         start = pl.col(START)
         bounds = [start.cast(_TIME).alias(START), (start + self.span.size_us).cast(_TIME).alias(END)]
@@ -180,6 +182,20 @@ class Window(StatefulOperator):
     def signature(self) -> str:
         """Key, span and mode are fixed for the life of a job."""
         return f"Window({', '.join(self.inputs)}; {', '.join(self.key)}; {self.span}; {self.emit})"
+
+
+def _panes(batch: Batch, key: tuple[str, ...]) -> Panes | None:
+    """The batch's panes by key, computed once for all windows that read it; None without any row that has a time."""
+
+    def compute() -> Panes | None:
+        parts, keys = batch.frame, batch.coded(key)
+        pane_us, codes = parts.get_column(PANE), keys.codes
+        if pane_us.null_count():
+            timed = pane_us.is_not_null()
+            parts, pane_us, codes = parts.filter(timed), pane_us.filter(timed), codes[timed.to_numpy()]
+        return Panes(parts, pane_us.to_numpy(), codes, keys) if codes.size else None
+
+    return batch.once(("panes", key), compute)
 
 
 @dataclass(frozen=True)

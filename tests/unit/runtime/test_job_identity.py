@@ -7,7 +7,7 @@ import pytest
 
 from resurge.builder import TopologyBuilder
 from resurge.connectors.sinks import MemorySink, ParquetSink
-from resurge.errors import SinkError
+from resurge.errors import IncompatibleJobError, SinkError
 from resurge.model.topology import Topology
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.job_store import read_identity
@@ -70,3 +70,12 @@ def test_two_jobs_never_share_a_local_store(tmp_path: Path) -> None:
             other.step()
             assert one.job.split("-")[0] != other.job.split("-")[0]
             one.step()
+
+
+def test_a_job_kept_in_an_earlier_layout_is_refused(tmp_path: Path) -> None:
+    """Its state is ordered otherwise: the error names both layouts and says what to do."""
+    bench = Bench(tmp_path)
+    bench.store.mkdir()
+    (bench.store / "job.json").write_text('{"topology": "counts", "key_groups": 8}')
+    with pytest.raises(IncompatibleJobError, match=r"layout 1.*layout 2.*start a new job"):
+        finish(bench.engine(topology(MemorySink())))

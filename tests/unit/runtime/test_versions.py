@@ -14,9 +14,9 @@ from resurge.operators.program import Program, compile_topology
 from resurge.protocols.catch_up import next_step
 from resurge.protocols.recovery import Facts, Phase, Standing
 from resurge.runtime.driver.graphs import partition_graph
-from resurge.runtime.driver.job_plans import JobFrame, Slots, Work, job_plan
+from resurge.runtime.driver.job_plans import JobFrame, PartitionWork, Slots, Work, job_plan
 from resurge.runtime.driver.versions import Version, Versions
-from resurge.runtime.worker.messages import BufferReport, EpochWork, PartitionWork, Replay, SlotReport
+from resurge.runtime.worker.messages import BufferReport, EpochWork, Replay, SlotReport
 
 GROUPS = 4
 NODE, OTHER = NodeId("n1"), NodeId("n2")
@@ -38,7 +38,7 @@ def test_files_that_a_running_job_reads_are_kept_when_they_are_forgotten(tmp_pat
     shadow = Partition("counts", KeyGroup(0))
     versions.shadows[shadow] = Version("new", ("new", "old"), 7, NODE)
     versions.files[NODE] = {"new", "old", "buffer", "useless"}
-    work = PartitionWork("counts", 0, "new", None, 7, 9, shadow=True)
+    work = PartitionWork("counts", 0, "new", 7, 9, shadow=True)
     chosen = Work(9, [EpochWork(8, {})], [], {NODE: [work]}, {NODE: [Replay(1, "buffer", {})]}, {})
     plan = job_plan(JobFrame(program, "job", str(tmp_path), ""), Slots((NODE,), {}), chosen, "attempt", {})
     versions.pin(plan)

@@ -11,7 +11,7 @@ from resurge.runtime.storage import checkpoint_store
 from resurge.runtime.storage.checkpoint_store import CheckpointManifest
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.journal import Journal
-from resurge.runtime.storage.runs import SavedState
+from resurge.runtime.storage.runs import SavedCohort
 from resurge.runtime.worker.messages import SlotReport
 
 
@@ -52,15 +52,11 @@ class Checkpoints:
             return None
 
 
-def saved_partitions(reports: list[SlotReport], wanted: list[Partition], epoch: int) -> dict[str, SavedState]:
-    """Every partition's saved state, as the slots acknowledged it."""
-    saved = {
-        f"{partition.operator}/{partition.key_group}": partition.checkpoint
-        for report in reports
-        for partition in report.partitions
-        if partition.checkpoint is not None
-    }
-    missing = [str(partition) for partition in wanted if str(partition) not in saved]
+def saved_cohorts(reports: list[SlotReport], wanted: list[Partition], epoch: int) -> list[SavedCohort]:
+    """The state of all partitions, as the slots acknowledged it."""
+    saved = [cohort.checkpoint for report in reports for cohort in report.cohorts if cohort.checkpoint is not None]
+    found = {(cohort.operator, group) for cohort in saved for group in cohort.key_groups}
+    missing = [str(partition) for partition in wanted if (partition.operator, partition.key_group) not in found]
     if missing:
         raise JobError(f"the checkpoint of epoch {epoch} lacks {', '.join(missing[:5])}; expected every partition")
     return saved

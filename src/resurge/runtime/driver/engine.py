@@ -20,7 +20,7 @@ from resurge.protocols.epoch import Pace, is_full, observed, row_limit
 from resurge.protocols.recovery import Facts, Phase
 from resurge.runtime.driver import loop
 from resurge.runtime.driver.catching_up import CatchingUp
-from resurge.runtime.driver.checkpointing import Checkpoints, saved_partitions
+from resurge.runtime.driver.checkpointing import Checkpoints, saved_cohorts
 from resurge.runtime.driver.failures import raise_failures
 from resurge.runtime.driver.going_back import FLIGHT_S, undamaged
 from resurge.runtime.driver.graphs import partition_graph
@@ -105,7 +105,7 @@ class Engine:
         self.checkpoints.published = list(reversed(found.published))
         self.reached = self.sources.initial() | found.reached
         self.watermarks_us = dict(checkpoint.watermarks_us) if checkpoint else {}
-        self.versions.checkpoint = checkpoint.partitions if checkpoint else {}
+        self.versions.restore_from(checkpoint.cohorts if checkpoint else ())
         shown, by_sources = shown_epochs(list(self.graph.upstream), found.records, found.checkpoint_epoch)
         self.ledger = Ledger(self.sources, {plan.epoch: plan for plan in found.planned}, {}, by_sources)
         for plan in found.planned:
@@ -292,7 +292,7 @@ class Engine:
     def planned(self, chosen: Work, expired: Mapping[NodeId, list[str]]) -> JobPlan:
         """One attempt at some work, on the nodes that it needs."""
         slots = self.membership.slots(self.facts, chosen.nodes)
-        plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), expired)
+        plan = job_plan(self._frame(), slots, chosen, secrets.token_hex(4), expired, self.versions.checkpoint)
         self.versions.pin(plan)
         return plan
 
@@ -339,14 +339,14 @@ class Engine:
 
     def _publish(self, epoch: int, reports: list[SlotReport]) -> None:
         started = time.monotonic()
-        saved = saved_partitions(reports, list(self.graph.upstream), epoch)
+        saved = saved_cohorts(reports, list(self.graph.upstream), epoch)
         costs = {str(partition): cost for partition, cost in self.membership.costs.items()}
         self.checkpoints.publish(
             CheckpointManifest(epoch, self.journal.generation, self.watermarks_us, self.reached, saved, costs)
         )
         before = self.facts
         self.facts = recovery.checkpointed(self.facts, epoch)
-        self.versions.checkpoint = saved
+        self.versions.restore_from(saved)
         self.versions.drop_buffers()
         self.ledger.forget_before(epoch + 1)
         if self.checkpoints.oldest_reached:

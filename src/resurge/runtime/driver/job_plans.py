@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
 
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
 from resurge.runtime.driver.versions import Produced, Version, Versions
-from resurge.runtime.worker.messages import LAST_EPOCH, EpochWork, JobPlan, PartitionWork, Replay, SlotWork, Split
+from resurge.runtime.storage.runs import SavedCohort
+from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, SlotWork, Split
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,18 @@ class JobFrame:
     local_folder: str
     durable_url: str
     local_limit_bytes: int | None = None
+
+
+class PartitionWork(NamedTuple):
+    """A partition that takes part in a job: the local segment with its state (None for the checkpoint's), and its epochs."""
+
+    operator: str
+    key_group: int
+    segment: str | None = None
+    cursor: int = 0
+    until: int = LAST_EPOCH
+    shown: int = 0
+    shadow: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,17 +159,9 @@ def _add(
     if known.node is None:
         raise ValueError(f"{partition} has no node")
     version = versions.partitions.get(partition)
-    restore = None if version else versions.checkpoint.get(str(partition))
+    segment = version.segment if version else None
     partitions.setdefault(known.node, []).append(
-        PartitionWork(
-            partition.operator,
-            partition.key_group,
-            version.segment if version else None,
-            restore,
-            known.cursor,
-            until,
-            known.shown,
-        )
+        PartitionWork(partition.operator, partition.key_group, segment, known.cursor, until, known.shown)
     )
 
 
@@ -167,7 +174,6 @@ def _shadow(
         partition.operator,
         partition.key_group,
         version.segment if version else None,
-        None if version else versions.checkpoint.get(str(partition)),
         version.cursor if version else facts.checkpoint,
         until,
         LAST_EPOCH,
@@ -175,7 +181,29 @@ def _shadow(
     )
 
 
-def job_plan(frame: JobFrame, slots: Slots, work: Work, attempt: str, expired: Mapping[NodeId, list[str]]) -> JobPlan:
+def cohorts(partitions: Iterable[PartitionWork], checkpoint: Mapping[str, list[SavedCohort]]) -> list[CohortWork]:
+    """The partitions of a slot by operator, those together that have the same state file and take the same epochs."""
+    found: dict[PartitionWork, list[int]] = {}
+    for item in partitions:
+        found.setdefault(item._replace(key_group=0), []).append(item.key_group)
+    made = []
+    for item, groups in found.items():
+        mine = sorted(groups)
+        saved = None
+        if item.segment is None and checkpoint:
+            saved = [each for each in checkpoint.get(item.operator, ()) if not set(mine).isdisjoint(each.key_groups)]
+        made.append(CohortWork(item.operator, mine, item.segment, saved, item.cursor, item.until, item.shown, item.shadow))
+    return made
+
+
+def job_plan(
+    frame: JobFrame,
+    slots: Slots,
+    work: Work,
+    attempt: str,
+    expired: Mapping[NodeId, list[str]],
+    checkpoint: Mapping[str, list[SavedCohort]] = MappingProxyType({}),
+) -> JobPlan:
     """The plan for Spark: work shared out among slots, and the routes that lead to it."""
     count = len(slots.nodes)
     mine: list[list[PartitionWork]] = [[] for _ in range(count)]
@@ -200,7 +228,7 @@ def job_plan(frame: JobFrame, slots: Slots, work: Work, attempt: str, expired: M
             SlotWork(
                 node,
                 shares[index],
-                mine[index],
+                cohorts(mine[index], checkpoint),
                 list(expired.get(node, [])) if first[node] == index else [],
                 replays[index],
                 slots.cpu_share.get(node, 1.0),

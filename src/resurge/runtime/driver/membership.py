@@ -71,9 +71,10 @@ class Membership:
         for report in reports:
             if report.level == 0:
                 reading += report.cpu_s
-            for partition in report.partitions:
-                key = Partition(partition.operator, KeyGroup(partition.key_group))
-                self.costs[key] = _smoothed(self.costs.get(key), partition.cpu_s / seconds)
+            for cohort in report.cohorts:
+                for group, cpu_s in zip(cohort.key_groups, cohort.cpu_shares_s(), strict=True):
+                    key = Partition(cohort.operator, KeyGroup(group))
+                    self.costs[key] = _smoothed(self.costs.get(key), cpu_s / seconds)
         self.reading_cost = _smoothed(self.reading_cost or None, reading / seconds)
 
     def slots(self, facts: Facts, needed: Collection[NodeId] | None = None) -> Slots:

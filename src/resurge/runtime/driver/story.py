@@ -102,12 +102,12 @@ class Story:
                     rows[part.query] += part.rows
         late: dict[str, int] = {}
         for report in reports:
-            for partition in report.partitions:
-                if partition.late_rows:
-                    late[partition.operator] = late.get(partition.operator, 0) + partition.late_rows
+            for cohort in report.cohorts:
+                if cohort.late_rows:
+                    late[cohort.operator] = late.get(cohort.operator, 0) + cohort.late_rows
         before = self.before or engine.facts
         latencies = {query: times[-1] for query, times in self._latencies(before, engine.facts, now).items() if times}
-        versions = engine.versions.partitions.values()
+        state_rows, state_bytes = engine.versions.size()
         levels = range(self.program.levels)
         self.telemetry.write(
             events.EpochFinished(
@@ -118,8 +118,8 @@ class Story:
                 planned.arrival_s,
                 rows,
                 latencies,
-                sum(version.state_rows for version in versions),
-                sum(version.state_bytes for version in versions),
+                state_rows,
+                state_bytes,
                 late,
                 sum(report.bad_rows for report in reports),
                 engine.sources.lag_rows(engine.reached),

@@ -8,8 +8,8 @@ from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import Coverage, Pair, changed
 from resurge.runtime.storage import paths
-from resurge.runtime.storage.runs import SavedState
-from resurge.runtime.worker.messages import BufferReport, JobPlan, PartitionReport, Replay, SlotReport
+from resurge.runtime.storage.runs import SavedCohort
+from resurge.runtime.worker.messages import BufferReport, CohortReport, JobPlan, Replay, SlotReport
 
 Produced = tuple[NodeId, range]
 """Where a partition ran in a job, and which epochs it took."""
@@ -17,7 +17,7 @@ Produced = tuple[NodeId, range]
 
 @dataclass
 class Version:
-    """A state on a node: the local segment that describes it, and all segments it needs."""
+    """The state of some key groups on a node: the local segment that describes it, and all segments it needs."""
 
     segment: str
     segments: tuple[str, ...]
@@ -53,7 +53,7 @@ class Versions:
     program: Program
     partitions: dict[Partition, Version] = field(default_factory=dict)
     shadows: dict[Partition, Version] = field(default_factory=dict)
-    checkpoint: Mapping[str, SavedState] = field(default_factory=dict)
+    checkpoint: dict[str, list[SavedCohort]] = field(default_factory=dict)
     buffers: list[Buffered] = field(default_factory=list)
     files: dict[NodeId, set[str]] = field(default_factory=dict)
     covered: Coverage = field(default_factory=dict)
@@ -69,8 +69,9 @@ class Versions:
         """A job begins: what it reads stays until it has ended, whatever is forgotten meanwhile."""
         read = [file for slot in plan.slots for replay in slot.replays for file in [replay.file]]
         for slot in plan.slots:
-            for work in slot.partitions:
-                partition = Partition(work.operator, KeyGroup(work.key_group))
+            for work in slot.cohorts:
+                # Key groups of one segment have all its files in common.
+                partition = Partition(work.operator, KeyGroup(work.key_groups[0]))
                 version = (self.shadows if work.shadow else self.partitions).get(partition)
                 if version is not None and version.segment == work.segment:
                     read += version.segments
@@ -92,9 +93,9 @@ class Versions:
             self.files.setdefault(NodeId(slot.node), set()).difference_update(slot.expired)
         for report in reports:
             node = NodeId(plan.slots[report.slot].node)
-            for partition in report.partitions:
-                self._adopt_one(partition, node)
-                self.files[node].update(partition.segments)
+            for cohort in report.cohorts:
+                self._adopt_cohort(cohort, report, node)
+            self.files[node].update(report.segments)
             self.files[node].update(buffer.file for buffer in report.buffers)
 
     def buffer(
@@ -117,15 +118,27 @@ class Versions:
         for buffer in added:
             self.held_bytes[buffer.node] = self.held_bytes.get(buffer.node, 0) + buffer.size_bytes
 
-    def _adopt_one(self, report: PartitionReport, node: NodeId) -> None:
-        version = Version(report.segment, tuple(report.segments), report.cursor, node, report.state_rows, report.state_bytes)
-        partition = Partition(report.operator, KeyGroup(report.key_group))
-        (self.shadows if report.shadow else self.partitions)[partition] = version
+    def _adopt_cohort(self, cohort: CohortReport, report: SlotReport, node: NodeId) -> None:
+        version = Version(report.segment, tuple(report.segments), cohort.cursor, node, sum(cohort.state_rows), cohort.state_bytes)
+        known = self.shadows if cohort.shadow else self.partitions
+        for group in cohort.key_groups:
+            known[Partition(cohort.operator, KeyGroup(group))] = version
+
+    def size(self) -> tuple[int, int]:
+        """Rows and bytes of state, of all partitions that have a version."""
+        versions = {id(version): version for version in self.partitions.values()}.values()
+        return sum(version.state_rows for version in versions), sum(version.state_bytes for version in versions)
+
+    def restore_from(self, saved: Iterable[SavedCohort]) -> None:
+        """What partitions without a version begin with: a checkpoint."""
+        self.checkpoint = {}
+        for cohort in saved:
+            self.checkpoint.setdefault(cohort.operator, []).append(cohort)
 
     def _needed(self) -> set[str]:
-        versions = (*self.partitions.values(), *self.shadows.values())
+        versions = {version.segment: version for known in (self.partitions, self.shadows) for version in known.values()}
         buffers = {file.file for buffer in self.buffers for file in buffer.files}
-        return buffers | {name for version in versions for name in version.segments}
+        return buffers | {name for version in versions.values() for name in version.segments}
 
     def forget_partitions(self, partitions: Iterable[Partition]) -> None:
         """Versions on lost nodes are gone."""

@@ -11,7 +11,7 @@ from resurge.errors import CorruptFileError
 from resurge.protocols.checkpoint import CheckpointRecord
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.runs import RunRef, SavedState
+from resurge.runtime.storage.runs import RunRef, SavedCohort
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):
@@ -21,16 +21,14 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
     generation: int
     watermarks_us: dict[str, int]
     reached: dict[str, Offset]
-    partitions: dict[str, SavedState]
+    cohorts: list[SavedCohort]
     costs: dict[str, float] = {}
 
     def references(self) -> list[RunRef]:
-        """Every run that the checkpoint consists of."""
-        found = []
-        for state in self.partitions.values():
-            for table in state.values():
-                found += [RunRef.decode(run.durable, run.highest_bucket) for run in table.runs if run.durable]
-        return found
+        """Every block that the checkpoint consists of."""
+        tables = (table for cohort in self.cohorts for table in cohort.tables.values())
+        places = {place: None for table in tables for run in table.runs for place in run.durable}
+        return [RunRef.decode(place) for place in places]
 
     def segments(self) -> set[str]:
         """The files that the checkpoint needs."""

@@ -14,6 +14,13 @@ from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.exclusive_create import refuse_unsafe
 
+LAYOUT = 2
+"""What the files of a job look like; a job in another layout is refused."""
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    layout: int = 1
+
 
 class TableKey(msgspec.Struct, frozen=True):
     """What a reader of a state table must know beyond the columns, which the data tells."""
@@ -32,6 +39,7 @@ class JobIdentity(msgspec.Struct, frozen=True):
     operators: dict[str, str]
     tables: dict[str, dict[str, str]]
     table_keys: dict[str, dict[str, TableKey]] = {}
+    layout: int = LAYOUT
 
 
 def identity_of(topology: Topology, job_id: str = "") -> JobIdentity:
@@ -58,7 +66,14 @@ def read_identity(store: DurableStore) -> JobIdentity | None:
     if not store.exists(paths.JOB):
         return None
     try:
-        return msgspec.json.decode(store.read(paths.JOB), type=JobIdentity)
+        content = store.read(paths.JOB)
+        layout = msgspec.json.decode(content, type=_Layout).layout
+        if layout != LAYOUT:
+            raise IncompatibleJobError(
+                f"the job at {store.url} is kept in layout {layout}, but this version of Resurge reads and writes layout {LAYOUT}: "
+                "go on with the version that began it, or start a new job with another checkpoint URL"
+            )
+        return msgspec.json.decode(content, type=JobIdentity)
     except msgspec.DecodeError as error:
         raise CorruptFileError(
             f"{store.path(paths.JOB)} cannot be read: {error}; restore it from a copy, or start a new job"

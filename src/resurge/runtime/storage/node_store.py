@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from resurge.errors import StorageError
 from resurge.runtime.storage.owners import OWNER_FILE, mark_owner, remove_orphans
-from resurge.runtime.storage.runs import RunRef, SavedState, manifest_of
+from resurge.runtime.storage.runs import RunRef, SavedCohort, manifest_of
 
 FOLDERS = "resurge-*"
 OWNER_ONLY = 0o700
@@ -112,10 +112,10 @@ class NodeStore:
         """The bytes of a run."""
         return self.view(reference.segment)[reference.offset : reference.offset + reference.length]
 
-    def manifest(self, segment: str) -> dict[str, SavedState]:
-        """What the partitions that a segment closes consist of."""
+    def manifest(self, segment: str) -> list[SavedCohort]:
+        """What the cohorts that a segment closes consist of."""
         content = manifest_of(self.view(segment), str(self.folder / segment))
-        return msgspec.json.decode(content, type=dict[str, SavedState])
+        return msgspec.json.decode(content, type=list[SavedCohort])
 
     def remove(self, names: list[str]) -> None:
         """Delete files that no version needs any more; a mapping that is in use lives until it is let go."""

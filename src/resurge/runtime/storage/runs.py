@@ -1,58 +1,75 @@
-"""State versions as files: runs packed into segments, and the manifest that says which runs a version consists of."""
+"""State versions as files: runs packed into segments, and the manifest that says which runs a version consists of.
+
+A run of the node's store is one piece. A run of the durable store is cut into blocks at key-group boundaries, so that one key
+group is restored without reading the others.
+"""
 
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from resurge.errors import CorruptFileError
-from resurge.operators.state import KeyedTable, Run, State, TableSpec
+from resurge.operators.hashing import key_group_ends
+from resurge.operators.state import KeyedTable, Run, State, TableSpec, joined
 from resurge.runtime.storage.frames import from_bytes, to_bytes
 
 HASH = "__hash"
+BLOCK_BYTES = 1 << 18
 _FOOTER_BYTES = 16
 
 
 class RunRef(msgspec.Struct, frozen=True):
-    """Where a run lies: segment, offset, length, checksum; `durable` is its place in the durable store, if it has one."""
+    """Where a run, or a block of one, lies; a block also says which key groups it may have: `first` to `last`."""
 
     segment: str
     offset: int
     length: int
     checksum: int
-    highest_bucket: int | None = None
+    first: int = 0
+    last: int = 0
 
     def encode(self) -> str:
         """One string, as a run carries it."""
-        return f"{self.segment}|{self.offset}|{self.length}|{self.checksum}"
+        return f"{self.segment}|{self.offset}|{self.length}|{self.checksum}|{self.first}|{self.last}"
 
     @classmethod
-    def decode(cls, text: str, highest_bucket: int | None) -> "RunRef":
+    def decode(cls, text: str) -> "RunRef":
         """The reverse of `encode`."""
-        segment, offset, length, checksum = text.split("|")
-        return cls(segment, int(offset), int(length), int(checksum), highest_bucket)
+        segment, *numbers = text.split("|")
+        return cls(segment, *map(int, numbers))
 
 
 class SavedRun(msgspec.Struct, frozen=True):
-    """A run of a saved table: where it lies locally and durably, and the newest bucket it holds."""
+    """A run of a saved table: where it lies locally, which durable blocks have its rows, and the newest bucket it holds."""
 
     local: str | None
-    durable: str | None
+    durable: tuple[str, ...]
     rows: int
     highest_bucket: int | None
 
 
 class SavedTable(msgspec.Struct, frozen=True):
-    """A table of a partition's version."""
+    """A table of a saved state."""
 
     low: int | None
     runs: list[SavedRun]
 
 
 SavedState = dict[str, SavedTable]
+
+
+class SavedCohort(msgspec.Struct, frozen=True):
+    """The state of some key groups of one operator, which were saved together."""
+
+    operator: str
+    key_groups: list[int]
+    tables: SavedState
+    shadow: bool = False
 
 
 class SegmentWriter:
@@ -64,9 +81,21 @@ class SegmentWriter:
         self.size = 0
 
     def add(self, run: Run) -> str:
-        """Add a run; returns its place."""
-        content = to_bytes(run.rows.with_columns(pl.Series(HASH, run.hashes, dtype=pl.UInt64)))
-        reference = RunRef(self.name, self.size, len(content), zlib.crc32(content))
+        """Add a run in one piece; returns its place."""
+        return self._add(run.rows, run, slice(0, run.height), (0, 0))
+
+    def add_blocks(self, run: Run, key_groups: int) -> tuple[str, ...]:
+        """Add a run in blocks of whole key groups; returns their places."""
+        ends = key_group_ends(run.hashes, key_groups)
+        places, start, first = [], 0, 0
+        for last, end in _block_ends(ends, int(run.rows.estimated_size())):
+            places.append(self._add(run.rows.slice(start, end - start), run, slice(start, end), (first, last)))
+            start, first = end, last + 1
+        return tuple(places)
+
+    def _add(self, rows: pl.DataFrame, run: Run, part: slice, groups: tuple[int, int]) -> str:
+        content = to_bytes(rows.with_columns(pl.Series(HASH, run.hashes[part], dtype=pl.UInt64)))
+        reference = RunRef(self.name, self.size, len(content), zlib.crc32(content), *groups)
         padding = -len(content) % 64
         self.pieces += [content, bytes(padding)]
         self.size += len(content) + padding
@@ -76,6 +105,18 @@ class SegmentWriter:
         """The file: runs, manifest, and a footer that says where the manifest begins."""
         footer = self.size.to_bytes(8, "little") + zlib.crc32(manifest).to_bytes(8, "little")
         return b"".join([*self.pieces, manifest, footer])
+
+
+def _block_ends(ends: npt.NDArray[np.int64], size_bytes: int) -> list[tuple[int, int]]:
+    """The last key group and the last row of each block: whole key groups, and about as large as a block should be."""
+    rows, last = int(ends[-1]), len(ends) - 1
+    blocks = min(len(ends), max(1, size_bytes // BLOCK_BYTES))
+    found: list[tuple[int, int]] = []
+    for block in range(1, blocks):
+        group = int(np.searchsorted(ends, rows * block // blocks))
+        if group < last and (not found or group > found[-1][0]):
+            found.append((group, int(ends[group])))
+    return [*found, (last, rows)]
 
 
 def manifest_of(content: memoryview, name: str) -> bytes:
@@ -90,15 +131,15 @@ def manifest_of(content: memoryview, name: str) -> bytes:
     return manifest
 
 
-def load_run(content: bytes | memoryview, reference: RunRef, spec: TableSpec, *, verify: bool) -> Run:
-    """A run from the bytes at its place."""
+def load_run(content: bytes | memoryview, reference: RunRef, *, verify: bool) -> Run:
+    """A run, or a block of one, from the bytes at its place."""
     if len(content) != reference.length or (verify and zlib.crc32(content) != reference.checksum):
         raise CorruptFileError(
             f"{reference.segment}: the run at byte {reference.offset} does not fit its checksum: the file is torn or was altered"
         )
     rows = from_bytes(content)
     hashes = rows.get_column(HASH).to_numpy()
-    return Run(np.asarray(hashes, dtype=np.uint64), rows.drop(HASH), reference.highest_bucket)
+    return Run(np.asarray(hashes, dtype=np.uint64), rows.drop(HASH))
 
 
 def save_locally(state: State, writer: SegmentWriter) -> tuple[State, SavedState]:
@@ -112,40 +153,78 @@ def save_locally(state: State, writer: SegmentWriter) -> tuple[State, SavedState
     return tables, saved
 
 
-def save_durably(state: State, writer: SegmentWriter) -> State:
+def save_durably(state: State, writer: SegmentWriter, key_groups: int) -> State:
     """Add the runs that are not in the durable store yet; the state with their places there."""
+
+    def saved(run: Run) -> Run:
+        return run if run.durable else replace(run, durable=writer.add_blocks(run, key_groups))
+
+    return {name: replace(table, runs=tuple(saved(run) for run in table.runs)) for name, table in state.items()}
+
+
+def durable_only(tables: SavedState) -> SavedState:
+    """The tables as a checkpoint names them."""
     return {
-        name: replace(table, runs=tuple(run if run.durable else replace(run, durable=writer.add(run)) for run in table.runs))
-        for name, table in state.items()
+        name: SavedTable(table.low, [SavedRun(None, run.durable, run.rows, run.highest_bucket) for run in table.runs])
+        for name, table in tables.items()
     }
 
 
-def load_state(
-    saved: SavedState,
-    specs: Mapping[str, TableSpec],
-    read: Callable[[RunRef], bytes | memoryview],
-    *,
-    durable: bool,
-    known: Mapping[str, Run] | None = None,
-) -> State:
-    """The state that a manifest describes, from the local or the durable store; local runs that are `known` are not read again."""
-    tables: dict[str, KeyedTable] = {}
-    for name, spec in specs.items():
-        table = saved.get(name)
-        if table is None:
-            tables[name] = KeyedTable(spec)
-            continue
-        runs = []
-        for kept in table.runs:
-            place = kept.durable if durable else kept.local
-            if place is None:
-                raise CorruptFileError(f"a run of table {name!r} has no place in the {'durable' if durable else 'local'} store")
-            found = known.get(place) if known and not durable else None
-            if found is not None:
-                runs.append(replace(found, durable=kept.durable))
-                continue
-            reference = RunRef.decode(place, kept.highest_bucket)
-            run = load_run(read(reference), reference, spec, verify=durable)
-            runs.append(replace(run, local=None if durable else kept.local, durable=kept.durable))
-        tables[name] = KeyedTable(spec, tuple(runs), table.low)
-    return tables
+@dataclass(frozen=True)
+class Loader:
+    """Builds the state of some key groups from what was saved; local runs that are `known` are not read again."""
+
+    specs: Mapping[str, TableSpec]
+    key_groups: int
+    read: Callable[[RunRef], bytes | memoryview]
+    known: Mapping[str, Run] = field(default_factory=dict)
+
+    def local(self, cohorts: Iterable[SavedCohort], groups: Collection[int]) -> State:
+        """From the node's store."""
+        return self._joined([self._cohort(cohort, groups, self._local_run) for cohort in cohorts])
+
+    def durable(self, cohorts: Iterable[SavedCohort], groups: Collection[int]) -> State:
+        """From the durable store: only the blocks that have a wanted key group."""
+        wanted = frozenset(groups)
+
+        def load(name: str, saved: SavedRun) -> Run | None:
+            return self._durable_run(name, saved, wanted)
+
+        return self._joined([self._cohort(cohort, groups, load) for cohort in cohorts])
+
+    def _joined(self, states: list[State]) -> State:
+        if not states:
+            return {name: KeyedTable(spec) for name, spec in self.specs.items()}
+        return {name: joined([state[name] for state in states]) if len(states) > 1 else states[0][name] for name in self.specs}
+
+    def _cohort(self, cohort: SavedCohort, groups: Collection[int], load: Callable[[str, SavedRun], Run | None]) -> State:
+        mine = sorted(set(cohort.key_groups).intersection(groups))
+        tables: dict[str, KeyedTable] = {}
+        for name, spec in self.specs.items():
+            saved = cohort.tables.get(name)
+            loaded = () if saved is None else (load(name, run) for run in saved.runs)
+            runs = tuple(run for run in loaded if run is not None)
+            table = KeyedTable(spec, runs, None if saved is None else saved.low)
+            tables[name] = table.within(mine, self.key_groups)
+        return tables
+
+    def _local_run(self, name: str, saved: SavedRun) -> Run:
+        if saved.local is None:
+            raise CorruptFileError(f"a run of table {name!r} has no place in the local store")
+        found = self.known.get(saved.local)
+        if found is None:
+            reference = RunRef.decode(saved.local)
+            found = load_run(self.read(reference), reference, verify=False)
+        return replace(found, highest_bucket=saved.highest_bucket, local=saved.local, durable=saved.durable)
+
+    def _durable_run(self, name: str, saved: SavedRun, wanted: frozenset[int]) -> Run | None:
+        if not saved.durable:
+            raise CorruptFileError(f"a run of table {name!r} has no place in the durable store")
+        places = [(place, RunRef.decode(place)) for place in saved.durable]
+        mine = [(place, ref) for place, ref in places if not wanted.isdisjoint(range(ref.first, ref.last + 1))]
+        if not mine:
+            return None
+        blocks = [load_run(self.read(reference), reference, verify=True) for _, reference in mine]
+        hashes = np.concatenate([block.hashes for block in blocks])
+        rows = pl.concat([block.rows for block in blocks], rechunk=True)
+        return Run(hashes, rows, saved.highest_bucket, durable=tuple(place for place, _ in mine))

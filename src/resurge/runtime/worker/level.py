@@ -2,38 +2,34 @@
 
 import pickle
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from resurge.connectors.contracts import Sink
 from resurge.connectors.reading import read_split
 from resurge.errors import JobError, ResurgeError
-from resurge.model.operator import Determinism
+from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
 from resurge.operators.failures import failed
+from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.program import Node, Program
-from resurge.operators.stateless import BadRows, LateSide, SourceOperator
+from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.worker.calls import Call, Made
 from resurge.runtime.worker.event_times import watermark_us, without_time
-from resurge.runtime.worker.messages import (
-    BufferReport,
-    EpochWork,
-    JobPlan,
-    PartitionReport,
-    PartitionWork,
-    SlotReport,
-    Split,
-    WorkKey,
-)
+from resurge.runtime.worker.grouped import Grouped, mask, together
+from resurge.runtime.worker.messages import SOURCES, BufferReport, EpochWork, JobPlan, SlotReport, Split
 from resurge.runtime.worker.outcomes import OutcomeId, decided
-from resurge.runtime.worker.packets import Inbox, PacketWriter, merge_maxima, resend, send
-from resurge.runtime.worker.partitions import PartitionStates, node_store
+from resurge.runtime.worker.packets import SOURCE, Inbox, PacketWriter, Targets, keep, merge_maxima, resend, send
+from resurge.runtime.worker.partitions import Cohort, CohortStates, node_store
 
 _encode = msgspec.msgpack.encode
 
@@ -45,6 +41,13 @@ class JobCode:
     program: Program
     readers: Mapping[str, Any]
     sinks: Mapping[str, Sink]
+
+
+class Prepared(NamedTuple):
+    """One input of some key groups, as rows by key group and as the operator sees it."""
+
+    rows: Grouped
+    batch: Batch
 
 
 class LevelTask:
@@ -61,11 +64,11 @@ class LevelTask:
         self.writers = [PacketWriter() for _ in plan.slots]
         self.maxima_us: dict[int, dict[str, int]] = {}
         self.is_last = level == self.program.levels - 1
+        self.key_groups = self.program.topology.key_groups
         self.targets = self._targets()
         self.buffer = PacketWriter()
-        self.kept = [frozenset(plan.buffered.get(e.number, ()) if level else ()) for e in self.program.exchanges]
+        self.kept = [mask(plan.buffered.get(e.number, ()) if level else (), self.key_groups) for e in self.program.exchanges]
         self.queries = _queries_by_node(self.program)
-        self.late: dict[int, tuple[pl.DataFrame, ...]] = {}
 
     def run(self) -> list[bytes]:
         """Packets for the next level, one per slot; at the last level, the reports of all levels."""
@@ -132,8 +135,13 @@ class LevelTask:
                     frames[node.number] = bad
             elif node.parent in frames:
                 frames[node.number] = self._applied(node, frames[node.parent], epoch, split.index)
-        self._send(frames, epoch, split.index)
-        self._stage(frames, epoch, split.index, set())
+        for exchange in self.program.exchanges:
+            if exchange.node in frames:
+                rows = exchange.outgoing(frames[exchange.node])
+                send(exchange, rows, epoch.epoch, split.index, self.targets[exchange.number], self.writers)
+        if epoch.show:
+            for number, frame in frames.items():
+                self._stage(number, frame, epoch, split.index)
 
     def _note_time(self, frame: pl.DataFrame, source: SourceOperator, epoch: int) -> None:
         if source.event_time is None or not frame.height:
@@ -144,24 +152,19 @@ class LevelTask:
     def _process(self) -> None:
         nodes = self.program.at_level(self.level)
         names = {node.operator.name for node in nodes}
-        work = [item for item in self.plan.slots[self.slot].partitions if item.operator in names]
-        states = PartitionStates(self.program, self.plan, self.slot, self.level)
-        reports: dict[WorkKey, PartitionReport] = {}
-        for item in work:
-            states.load(item)
-            cursor = min(item.until, max(item.cursor, self.plan.epoch))
-            reports[item.key] = PartitionReport(item.operator, item.key_group, "", [], item.shadow, cursor)
+        states = CohortStates(self.program, self.plan, self.slot, self.level)
+        cohorts = [states.load(work) for work in self.plan.slots[self.slot].cohorts if work.operator in names]
         self._resend()
-        groups = sorted({item.key_group for item in work})
         for epoch in self.plan.epochs:
-            for group in groups:
-                takers = {item.operator: item for item in work if item.key_group == group and item.takes(epoch.epoch)}
-                self._process_group(nodes, group, epoch, takers, states, reports)
+            takers: dict[str, list[Cohort]] = {}
+            for cohort in cohorts:
+                if cohort.work.takes(epoch.epoch):
+                    takers.setdefault(cohort.work.operator, []).append(cohort)
+            self._process_epoch(nodes, epoch, takers)
         self.report.restore_s = states.restore_s
-        states.save(reports)
+        states.save(self.report)
         self._save_buffer()
         self.report.local_bytes, self.report.overflow_bytes = states.store.used()
-        self.report.partitions = list(reports.values())
 
     def _resend(self) -> None:
         """Send again what was buffered at this level on this node."""
@@ -169,10 +172,13 @@ class LevelTask:
             if replay.level != self.level:
                 continue
             buffer = Inbox([bytes(node_store(self.plan.local_root, self.plan.slots[self.slot].node).view(replay.file))])
-            for (exchange, epoch), frames in buffer.frames.items():
-                for frame in frames:
-                    wanted = frozenset(replay.take.get(f"{exchange}/{frame.entry.order}/{epoch}", ()))
-                    resend(frame, wanted, self.targets[exchange], self.writers)
+            wanted: dict[tuple[int, int], dict[int, list[int]]] = {}
+            for place, groups in replay.take.items():
+                exchange, source, epoch = map(int, place.split("/"))
+                wanted.setdefault((exchange, epoch), {})[source] = groups
+            for (exchange, epoch), taken in wanted.items():
+                for frame in buffer.frames.get((exchange, epoch), ()):
+                    resend(frame, taken, self.targets[exchange], self.writers)
 
     def _save_buffer(self) -> None:
         """Keep what partitions that are not live will need."""
@@ -184,95 +190,120 @@ class LevelTask:
         node_store(self.plan.local_root, node).write(name, content)
         self.report.buffers.append(BufferReport(node, self.level, name, len(content), Inbox([content]).tables()))
 
-    def _process_group(
-        self,
-        nodes: list[Node],
-        group: int,
-        epoch: EpochWork,
-        takers: dict[str, PartitionWork],
-        states: PartitionStates,
-        reports: dict[WorkKey, PartitionReport],
-    ) -> None:
-        frames: dict[int, pl.DataFrame] = {}
-        batches: dict[object, Batch] = {}
+    def _process_epoch(self, nodes: list[Node], epoch: EpochWork, takers: dict[str, list[Cohort]]) -> None:
+        """Let the key groups of this slot take one epoch."""
+        rows: dict[int, Grouped] = {}
+        late: dict[int, tuple[Grouped, ...]] = {}
+        batches: dict[object, Prepared] = {}
         for node in nodes:
             if isinstance(node.operator, StatefulOperator):
-                work = takers.get(node.operator.name)
-                if work is not None:
-                    started = time.process_time()
-                    inputs = [
-                        self._batch(node.operator, index, group, epoch, frames, batches)
-                        for index in range(len(node.operator.inputs))
-                    ]
-                    frames[node.number] = self._advance(node.operator, node, work, inputs, epoch, states, reports[work.key])
-                    reports[work.key].cpu_s += time.process_time() - started
+                made = [
+                    self._advance(node.operator, node, cohort, epoch, rows, batches)
+                    for cohort in takers.get(node.operator.name, ())
+                ]
+                if made:
+                    rows[node.number] = together([each.output for each in made])
+                    late[node.number] = tuple(together(list(side)) for side in zip(*(each.late for each in made), strict=True))
             elif isinstance(node.operator, LateSide):
-                if node.parent in frames and node.parent in self.late:
-                    frames[node.number] = self.late[node.parent][node.operator.side].select(*node.operator.given.schema)
-            elif node.parent in frames:
-                frames[node.number] = self._applied(node, frames[node.parent], epoch, group)
-        self._send(frames, epoch, group, {name for name, item in takers.items() if item.shadow})
-        self._stage(frames, epoch, group, {name for name, item in takers.items() if not item.shadow and epoch.epoch > item.shown})
+                if late.get(node.parent or 0):
+                    mine = late[node.parent or 0][node.operator.side]
+                    rows[node.number] = Grouped(mine.frame.select(*node.operator.given.schema), mine.ends)
+            elif node.parent in rows:
+                taken = [group for cohort in takers[self.program.owner(node.number) or ""] for group in cohort.key_groups]
+                rows[node.number] = self._applied_by_group(node, rows[node.parent], epoch, sorted(taken))
+        self._send_grouped(rows, epoch, takers)
+        self._stage_grouped(rows, epoch, takers)
 
     def _advance(
         self,
         operator: StatefulOperator,
         node: Node,
-        work: PartitionWork,
-        inputs: list[Batch],
+        cohort: Cohort,
         epoch: EpochWork,
-        states: PartitionStates,
-        report: PartitionReport,
-    ) -> pl.DataFrame:
-        """Let one partition take one epoch."""
-        state = states.states[work.key]
-        try:
-            context = self._context(node, epoch)
-            outcome = self._decided(node, epoch, work.key_group, lambda: operator.process(state, inputs, context))
-        except Exception as error:
-            raise failed(operator.name, f"in epoch {epoch.epoch}, key group {work.key_group}", error) from error
-        states.states[work.key] = {
-            name: table.apply(outcome.changes[name]) if name in outcome.changes else table for name, table in state.items()
-        }
-        report.rows_in += sum(batch.frame.height for batch in inputs)
-        report.rows_out += outcome.output.height
-        report.late_rows += outcome.late_rows
-        self.late[node.number] = outcome.late
-        return outcome.output
+        rows: Mapping[int, Grouped],
+        batches: dict[object, Prepared],
+    ) -> Made:
+        """Let the key groups of a cohort take one epoch, in one call."""
+        started = time.process_time()
+        inputs = [self._prepared(operator, index, cohort, epoch, rows, batches) for index in range(len(operator.inputs))]
+        call = Call(
+            operator,
+            cohort.key_groups,
+            self.key_groups,
+            [given.rows for given in inputs],
+            [given.batch for given in inputs],
+            cohort.state,
+            self._context(node, epoch),
+        )
+        made = call.run(lambda group, compute: self._decided(node, epoch, group, compute))
+        cohort.state = made.state
+        cohort.late_rows += made.late_rows
+        cohort.rows_out += made.output.counts
+        for given in inputs:
+            cohort.rows_in += given.rows.counts
+        cohort.cpu_s += time.process_time() - started
+        return made
 
-    def _batch(
+    def _prepared(
         self,
         operator: StatefulOperator,
         index: int,
-        group: int,
+        cohort: Cohort,
         epoch: EpochWork,
-        frames: dict[int, pl.DataFrame],
-        batches: dict[object, Batch],
-    ) -> Batch:
-        """One input of one partition; operators that read the same exchange share it."""
+        rows: Mapping[int, Grouped],
+        batches: dict[object, Prepared],
+    ) -> Prepared:
+        """One input of a cohort; cohorts of the same key groups that read the same exchange share it."""
         feed = self.program.feeds[operator.name][index]
-        if feed in batches:
-            return batches[feed]
+        shared = feed, tuple(cohort.key_groups)
+        if shared in batches:
+            return batches[shared]
         shape = self.program.topology.shapes[operator.inputs[index]]
         combiner: Combiner | None = operator.combiner(shape) if hasattr(operator, "combiner") else None
-        pieces: list[pl.DataFrame] = []
-        for number in feed.exchanges:
-            pieces += self.inbox.rows(number, epoch.epoch, group)
+        found = [self.inbox.rows(number, epoch.epoch, self.key_groups) for number in feed.exchanges]
+        pieces = [piece for piece in found if piece is not None]
         for number in feed.nodes:
-            if number in frames:
-                pieces.append(combiner.combine(frames[number], shape) if combiner else frames[number])
-        if combiner and len(feed.exchanges) + len(feed.nodes) > 1:
+            if number in rows:
+                pieces.append(self._combined(combiner, rows[number], shape) if combiner else rows[number])
+        is_mixed = combiner is not None and len(feed.exchanges) + len(feed.nodes) > 1
+        if combiner and is_mixed:
             # Each exchange may carry parts for other operators too: take those that all have.
             schema = combiner.schema(shape)
-            return Batch(schema, tuple(piece.select(*schema) for piece in pieces))
-        if feed.exchanges:
+            pieces = [Grouped(piece.frame.select(*schema), piece.ends) for piece in pieces]
+        elif feed.exchanges:
             schema = self.program.exchanges[feed.exchanges[0]].schema
         else:
             schema = combiner.schema(shape) if combiner else shape.schema
-        batch = Batch(schema, tuple(pieces))
-        if not feed.nodes:
-            batches[feed] = batch
-        return batch
+        wanted = mask(cohort.key_groups, self.key_groups)
+        empty = Grouped(pl.DataFrame(schema=schema), np.zeros(self.key_groups, dtype=np.int64))
+        grouped = together([piece.within(wanted) for piece in pieces] or [empty])
+        prepared = Prepared(grouped, Batch(schema, (grouped.frame,)))
+        if not feed.nodes and not is_mixed:
+            batches[shared] = prepared
+        return prepared
+
+    def _combined(self, combiner: Combiner, rows: Grouped, shape: StreamShape) -> Grouped:
+        parts = combiner.combine(rows.frame, shape)
+        return Grouped.of(parts, key_groups_of(hash_rows(parts, combiner.key), self.key_groups), self.key_groups)
+
+    def _applied_by_group(self, node: Node, rows: Grouped, epoch: EpochWork, taken: Sequence[int]) -> Grouped:
+        """What an operator without state makes of each key group's rows; in one call, if it takes each row for itself."""
+        operator = node.operator
+        if (
+            isinstance(operator, Transform)
+            and operator.leaves_rows_in_place
+            and operator.determinism is not Determinism.ARBITRARY
+        ):
+            kept = np.flatnonzero(operator.kept(rows.frame))
+            made = self._applied(node, rows.frame[kept] if kept.size < rows.frame.height else rows.frame, epoch, 0)
+            return Grouped(made, np.searchsorted(kept, rows.ends))
+        pieces, counts = [], np.zeros(self.key_groups, dtype=np.int64)
+        for group in taken:
+            start = int(rows.ends[group] - rows.counts[group])
+            made = self._applied(node, rows.frame.slice(start, int(rows.counts[group])), epoch, group)
+            pieces.append(made)
+            counts[group] = made.height
+        return Grouped(pl.concat(pieces, rechunk=True), np.cumsum(counts))
 
     def _applied(self, node: Node, frame: pl.DataFrame, epoch: EpochWork, order: int) -> pl.DataFrame:
         operator = node.operator
@@ -298,27 +329,39 @@ class LevelTask:
         identity = OutcomeId(node.operator.name, self.program.branch(node), epoch.epoch, order, epoch.plan)
         return decided(DurableStore(self.plan.durable_url), identity, compute)
 
-    def _send(
-        self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int, shadows: Collection[str | None] = ()
-    ) -> None:
-        """Send each node's rows to the exchanges that start at it; the last writer is the buffer."""
+    def _send_grouped(self, rows: Mapping[int, Grouped], epoch: EpochWork, takers: Mapping[str, list[Cohort]]) -> None:
+        """Send each node's rows, with the key group that each comes from, to the exchanges that start at it."""
         for exchange in self.program.exchanges:
-            if exchange.node in frames and frames[exchange.node].height:
-                rows = exchange.outgoing(frames[exchange.node])
+            mine = rows.get(exchange.node)
+            if mine is None or not mine.frame.height:
+                continue
+            table = exchange.outgoing(mine.frame.with_columns(pl.Series(SOURCE, mine.groups, dtype=pl.UInt16)), SOURCE)
+            send(exchange, table, epoch.epoch, SOURCES, self.targets[exchange.number], self.writers)
+            if self.kept[exchange.number].any():
                 # What a shadow makes is for those in this job only.
-                kept = frozenset() if self.program.owner(exchange.node) in shadows else self.kept[exchange.number]
-                targets = [*self.targets[exchange.number], kept]
-                key_groups = self.program.topology.key_groups
-                send(exchange, rows, epoch.epoch, order, key_groups, targets, [*self.writers, self.buffer])
+                sources = self._groups_of(takers[self.program.owner(exchange.node) or ""], lambda cohort: not cohort.work.shadow)
+                table = table.filter(pl.Series(sources[table.get_column(SOURCE).to_numpy()], dtype=pl.Boolean))
+                groups = key_groups_of(hash_rows(table, exchange.key), self.key_groups)
+                keep(exchange.number, table, epoch.epoch, SOURCES, groups, self.kept[exchange.number], self.buffer)
 
-    def _stage(self, frames: Mapping[int, pl.DataFrame], epoch: EpochWork, order: int, showing: set[str]) -> None:
-        """Stage the rows of queries whose operators show this epoch; a source's own queries show when the epoch does."""
-        for number, frame in frames.items():
-            for query, branch in self.queries.get(number, ()):
-                owner = self.program.owner(number)
-                if frame.height and (owner in showing if owner is not None else epoch.show):
-                    part = f"{branch}-{order:05d}"
-                    self.report.parts.append(self.code.sinks[query].stage(query, epoch.epoch, part, self.plan.attempt, frame))
+    def _groups_of(self, cohorts: Iterable[Cohort], chosen: Callable[[Cohort], bool]) -> npt.NDArray[np.bool_]:
+        return mask((group for cohort in cohorts if chosen(cohort) for group in cohort.key_groups), self.key_groups)
+
+    def _stage_grouped(self, rows: Mapping[int, Grouped], epoch: EpochWork, takers: Mapping[str, list[Cohort]]) -> None:
+        """Stage the rows of queries, from key groups that have not shown this epoch."""
+        for number in self.queries.keys() & rows.keys():
+            shown = self._groups_of(
+                takers[self.program.owner(number) or ""],
+                lambda cohort: not cohort.work.shadow and epoch.epoch > cohort.work.shown,
+            )
+            for group, frame in rows[number].within(shown).pieces():
+                self._stage(number, frame, epoch, group)
+
+    def _stage(self, number: int, frame: pl.DataFrame, epoch: EpochWork, order: int) -> None:
+        for query, branch in self.queries.get(number, ()):
+            if frame.height:
+                part = f"{branch}-{order:05d}"
+                self.report.parts.append(self.code.sinks[query].stage(query, epoch.epoch, part, self.plan.attempt, frame))
 
     def _forward(self, frame: Any) -> None:
         entry = frame.entry
@@ -332,25 +375,20 @@ class LevelTask:
             merge_maxima({0: after}, {0: self.maxima_us.get(epoch.epoch, {})})
         return EpochContext(epoch.epoch, watermark_us(node, before), watermark_us(node, after))
 
-    def _targets(self) -> list[list[frozenset[int]]]:
+    def _targets(self) -> list[Targets]:
         """For each exchange, the key groups that each slot wants of it."""
-        targets = []
-        for exchange in self.program.exchanges:
-            wanted: list[set[int]] = [set() for _ in self.plan.slots]
-            for consumer in exchange.consumers:
-                for group, slot in enumerate(self.plan.routes[consumer]):
-                    if slot >= 0:
-                        wanted[slot].add(group)
-            targets.append([frozenset(groups) for groups in wanted])
-        return targets
+        return [
+            Targets((self.plan.routes[name] for name in exchange.consumers), len(self.plan.slots), self.key_groups)
+            for exchange in self.program.exchanges
+        ]
 
 
 def _attribute(report: SlotReport) -> None:
-    """A partition's cost is its share of all that its task did, by the time spent in its operator."""
-    measured = sum(partition.cpu_s for partition in report.partitions)
-    for partition in report.partitions:
-        share = partition.cpu_s / measured if measured > 0 else 1 / len(report.partitions)
-        partition.cpu_s = share * report.cpu_s
+    """A cohort's cost is its share of all that its task did, by the time spent in its operator."""
+    measured = sum(cohort.cpu_s for cohort in report.cohorts)
+    for cohort in report.cohorts:
+        share = cohort.cpu_s / measured if measured > 0 else 1 / len(report.cohorts)
+        cohort.cpu_s = share * report.cpu_s
 
 
 def _queries_by_node(program: Program) -> dict[int, list[tuple[str, int]]]:

@@ -3,9 +3,10 @@
 import msgspec
 
 from resurge.connectors.contracts import StagedPart
-from resurge.runtime.storage.runs import SavedState
+from resurge.runtime.storage.runs import SavedCohort
 
 LAST_EPOCH = 2**62
+SOURCES = -1
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -17,33 +18,26 @@ class Split(msgspec.Struct, frozen=True):
     partition: bytes
 
 
-class PartitionWork(msgspec.Struct, frozen=True):
-    """A partition that a slot advances: where its state is now (a local segment, or a checkpoint), None being empty.
+class CohortWork(msgspec.Struct, frozen=True):
+    """Key groups of one operator that a slot advances together: where their state is now, None being empty.
 
-    It takes only the epochs after its cursor, up to `until`; anything at or below its cursor is a duplicate and is dropped.
-    Output of epochs up to `shown` was shown before. A shadow has a state of its own and shows nothing.
+    That is a local segment, or what a checkpoint has of them. They take only the epochs after their cursor, up to `until`;
+    anything at or below the cursor is a duplicate and is dropped. Output of epochs up to `shown` was shown before. Shadows
+    have a state of their own and show nothing.
     """
 
     operator: str
-    key_group: int
+    key_groups: list[int]
     segment: str | None = None
-    restore: SavedState | None = None
+    restore: list[SavedCohort] | None = None
     cursor: int = 0
     until: int = LAST_EPOCH
     shown: int = 0
     shadow: bool = False
 
     def takes(self, epoch: int) -> bool:
-        """Whether the partition takes this epoch."""
+        """Whether the key groups take this epoch."""
         return self.cursor < epoch <= self.until
-
-    @property
-    def key(self) -> "WorkKey":
-        """What tells this work from the others of its slot."""
-        return self.operator, self.key_group, self.shadow
-
-
-WorkKey = tuple[str, int, bool]
 
 
 class EpochWork(msgspec.Struct, frozen=True):
@@ -60,7 +54,7 @@ class EpochWork(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """A buffer to be sent again: of each of its tables, named "exchange/order/epoch", only these key groups."""
+    """A buffer to be sent again: of what it has from each "exchange/source key group/epoch", only these key groups."""
 
     level: int
     file: str
@@ -72,7 +66,7 @@ class SlotWork(msgspec.Struct, frozen=True):
 
     node: str
     splits: list[Split]
-    partitions: list[PartitionWork]
+    cohorts: list[CohortWork]
     expired: list[str]
     replays: list[Replay] = []
     cpu_share: float = 1.0
@@ -94,26 +88,30 @@ class JobPlan(msgspec.Struct, frozen=True):
     local_limit_bytes: int | None = None
 
 
-class PartitionReport(msgspec.Struct):
-    """What became of one partition."""
+class CohortReport(msgspec.Struct):
+    """What became of some key groups of one operator, in columns: one number per key group."""
 
     operator: str
-    key_group: int
-    segment: str
-    segments: list[str]
+    key_groups: list[int]
     shadow: bool = False
     cursor: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
+    rows_in: list[int] = msgspec.field(default_factory=list)
+    rows_out: list[int] = msgspec.field(default_factory=list)
+    state_rows: list[int] = msgspec.field(default_factory=list)
+    state_bytes: int = 0
     late_rows: int = 0
     cpu_s: float = 0.0
-    state_rows: int = 0
-    state_bytes: int = 0
-    checkpoint: SavedState | None = None
+    checkpoint: SavedCohort | None = None
+
+    def cpu_shares_s(self) -> list[float]:
+        """Each key group's share of the CPU time: by its rows and, a little, its state; none is free."""
+        touched = [rows + 0.01 * state + 1 for rows, state in zip(self.rows_in, self.state_rows, strict=True)]
+        total = sum(touched)
+        return [self.cpu_s * mine / total for mine in touched]
 
 
 class BufferReport(msgspec.Struct, frozen=True):
-    """A buffer that was written: its file, size and level, and its tables as (exchange, order, epoch, key groups)."""
+    """A buffer that was written: its file, size and level, and what it has: (exchange, source key group, epoch, key groups)."""
 
     node: str
     level: int
@@ -123,12 +121,14 @@ class BufferReport(msgspec.Struct, frozen=True):
 
 
 class SlotReport(msgspec.Struct):
-    """What one slot did at one level."""
+    """What one slot did at one level; `segment` describes the new versions, `segments` are all files that they need."""
 
     slot: int
     level: int
     failure: tuple[str, str] | None = None
-    partitions: list[PartitionReport] = msgspec.field(default_factory=list)
+    cohorts: list[CohortReport] = msgspec.field(default_factory=list)
+    segment: str = ""
+    segments: list[str] = msgspec.field(default_factory=list)
     parts: list[StagedPart] = msgspec.field(default_factory=list)
     buffers: list[BufferReport] = msgspec.field(default_factory=list)
     rows_read: int = 0
@@ -143,7 +143,10 @@ class SlotReport(msgspec.Struct):
 
 
 class FrameEntry(msgspec.Struct, frozen=True):
-    """One table in a packet: rows of some key groups, ordered by key group, from one split or key group upstream."""
+    """One table in a packet: rows for some key groups, ordered by key group.
+
+    They come from one split, which is `order`; or (SOURCES) from the key groups upstream that a column of the table names.
+    """
 
     exchange: int
     epoch: int

@@ -1,16 +1,21 @@
 """Packets: everything that one task sends to one slot, as one blob of Arrow tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from functools import cached_property
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.program import Exchange
 from resurge.runtime.storage.frames import from_bytes, to_bytes
-from resurge.runtime.worker.messages import FrameEntry, PacketHeader
+from resurge.runtime.worker.grouped import Grouped, Integers
+from resurge.runtime.worker.messages import SOURCES, FrameEntry, PacketHeader
+
+SOURCE = "__source"
+"""The column with the key group upstream that made a row."""
 
 _encoder = msgspec.msgpack.Encoder()
 _header = msgspec.msgpack.Decoder(PacketHeader)
@@ -42,39 +47,57 @@ class ReceivedFrame:
     def __init__(self, entry: FrameEntry, body: memoryview) -> None:
         self.entry = entry
         self.body = body
-        self._frame: pl.DataFrame | None = None
 
-    def of_key_group(self, key_group: int) -> pl.DataFrame | None:
-        """The rows of one key group, or None if there are none."""
-        if key_group not in self.entry.key_groups:
-            return None
-        place = self.entry.key_groups.index(key_group)
-        start = self.entry.ends[place - 1] if place else 0
-        if self._frame is None:
-            self._frame = from_bytes(self.body)
-        return self._frame.slice(start, self.entry.ends[place] - start)
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """The rows, ordered by the key group that they are for."""
+        return from_bytes(self.body)
+
+    @property
+    def groups(self) -> Integers:
+        """The key group that each row is for."""
+        return np.repeat(np.asarray(self.entry.key_groups), np.diff(self.entry.ends, prepend=0))
+
+    @property
+    def sources(self) -> Integers:
+        """The split or key group that each row comes from."""
+        if self.entry.order == SOURCES:
+            return self.rows.get_column(SOURCE).to_numpy().astype(np.int64)
+        return np.full(self.entry.ends[-1], self.entry.order)
 
 
 class Inbox:
-    """All packets that one slot received, in the fixed order: exchange, then source partition, then row."""
+    """All packets that one slot received, in the fixed order: exchange, then key group, then source, then row."""
 
     def __init__(self, packets: Iterable[bytes]) -> None:
         self.maxima_us: dict[int, dict[str, int]] = {}
         self.reports: list[bytes] = []
         self.frames: dict[tuple[int, int], list[ReceivedFrame]] = {}
+        self._rows: dict[tuple[int, int], Grouped] = {}
         for packet in packets:
             self._take(packet)
         for frames in self.frames.values():
             frames.sort(key=lambda frame: frame.entry.order)
 
     def tables(self) -> list[tuple[int, int, int, list[int]]]:
-        """What there is: exchange, order, epoch, key groups of each table."""
-        return [(f.entry.exchange, f.entry.order, f.entry.epoch, f.entry.key_groups) for fs in self.frames.values() for f in fs]
+        """What there is: exchange, source, epoch, and the key groups that rows of it are for."""
+        found = []
+        for (exchange, epoch), frames in self.frames.items():
+            pairs = np.concatenate([np.stack([frame.sources, frame.groups]) for frame in frames], axis=1)
+            distinct = np.unique(pairs, axis=1)
+            found += [
+                (exchange, int(source), epoch, distinct[1, distinct[0] == source].tolist()) for source in np.unique(distinct[0])
+            ]
+        return found
 
-    def rows(self, exchange: int, epoch: int, key_group: int) -> list[pl.DataFrame]:
-        """The tables of one key group."""
-        found = (frame.of_key_group(key_group) for frame in self.frames.get((exchange, epoch), ()))
-        return [frame for frame in found if frame is not None]
+    def rows(self, exchange: int, epoch: int, key_groups: int) -> Grouped | None:
+        """All rows of an exchange in an epoch, in their fixed order; None if there are none."""
+        frames = self.frames.get((exchange, epoch))
+        if not frames:
+            return None
+        if (exchange, epoch) not in self._rows:
+            self._rows[exchange, epoch] = _ordered(frames, key_groups)
+        return self._rows[exchange, epoch]
 
     def forwarded(self, exchanges: Sequence[Exchange], level: int) -> list[ReceivedFrame]:
         """Tables for a later level, which wait here."""
@@ -93,6 +116,15 @@ class Inbox:
             self.frames.setdefault((entry.exchange, entry.epoch), []).append(frame)
 
 
+def _ordered(frames: Sequence[ReceivedFrame], key_groups: int) -> Grouped:
+    rows = pl.concat([frame.rows for frame in frames], rechunk=True)
+    groups = np.concatenate([frame.groups for frame in frames])
+    if SOURCE not in rows.columns:
+        return Grouped.of(rows, groups, key_groups)
+    order = np.argsort(groups * key_groups + rows.get_column(SOURCE).to_numpy(), kind="stable")
+    return Grouped.of(rows.drop(SOURCE)[order], groups[order], key_groups)
+
+
 def merge_maxima(into: dict[int, dict[str, int]], maxima_us: Mapping[int, Mapping[str, int]]) -> None:
     """Keep the highest event time per epoch and source."""
     for epoch, sources in maxima_us.items():
@@ -101,60 +133,81 @@ def merge_maxima(into: dict[int, dict[str, int]], maxima_us: Mapping[int, Mappin
             known[source] = max(value, known.get(source, value))
 
 
+class Targets:
+    """Which key groups of an exchange each slot wants."""
+
+    def __init__(self, routes: Iterable[Sequence[int]], slots: int, key_groups: int) -> None:
+        self.key_groups = key_groups
+        self.wanted = np.zeros((slots, key_groups), dtype=np.bool_)
+        for route in {tuple(route) for route in routes}:
+            slot = np.asarray(route)
+            self.wanted[slot[slot >= 0], np.flatnonzero(slot >= 0)] = True
+
+    @cached_property
+    def in_order(self) -> Integers | None:
+        """All key groups, those of each slot together; None if one goes to several slots."""
+        if np.any(self.wanted.sum(axis=0) > 1):
+            return None
+        slot = np.where(self.wanted.any(axis=0), self.wanted.argmax(axis=0), self.wanted.shape[0])
+        return np.argsort(slot, kind="stable")
+
+    @cached_property
+    def places(self) -> npt.NDArray[np.uint16]:
+        """Each key group's place in that order."""
+        places = np.empty(self.key_groups, dtype=np.uint16)
+        places[self.in_order] = np.arange(self.key_groups)
+        return places
+
+
 def send(
-    exchange: Exchange,
+    exchange: Exchange, rows: pl.DataFrame, epoch: int, order: int, targets: Targets, writers: Sequence[PacketWriter]
+) -> None:
+    """Cut rows by key group and add each slot's share to its packet."""
+    if not rows.height:
+        return
+    groups = key_groups_of(hash_rows(rows, exchange.key), targets.key_groups)
+    if targets.in_order is None:
+        for writer, wanted in zip(writers, targets.wanted, strict=True):
+            keep(exchange.number, rows, epoch, order, groups, wanted, writer)
+        return
+    places = targets.places[groups]
+    arranged = rows[np.argsort(places, kind="stable")] if targets.key_groups > 1 else rows
+    counts = np.bincount(places, minlength=targets.key_groups)
+    ends, first = np.cumsum(counts), 0
+    for writer, wanted in zip(writers, targets.wanted, strict=True):
+        last = first + int(np.count_nonzero(wanted))
+        start = int(ends[first - 1]) if first else 0
+        height = int(ends[last - 1]) - start if last else 0
+        if height > 0 and last > first:
+            filled = np.flatnonzero(counts[first:last]) + first
+            body = to_bytes(arranged.slice(start, height))
+            writer.add(exchange.number, epoch, order, targets.in_order[filled].tolist(), (ends[filled] - start).tolist(), body)
+        first = last
+
+
+def keep(
+    exchange: int,
     rows: pl.DataFrame,
     epoch: int,
     order: int,
-    key_groups: int,
-    targets: Sequence[frozenset[int]],
-    writers: Sequence[PacketWriter],
+    groups: Integers,
+    wanted: npt.NDArray[np.bool_],
+    writer: PacketWriter,
 ) -> None:
-    """Cut rows by key group and add each slot's share to its packet; `targets` says which key groups a slot wants."""
-    if not rows.height:
+    """Add the rows of the wanted key groups, ordered by key group."""
+    chosen = np.flatnonzero(wanted[groups])
+    if not chosen.size:
         return
-    groups = key_groups_of(hash_rows(rows, exchange.key), key_groups)
-    arranged = rows[np.argsort(groups, kind="stable")] if key_groups > 1 else rows
-    ends = np.cumsum(np.bincount(groups, minlength=key_groups)).tolist()
-    _distribute(exchange.number, arranged, ends, epoch, order, targets, writers)
+    chosen = chosen[np.argsort(groups[chosen], kind="stable")]
+    filled, counts = np.unique(groups[chosen], return_counts=True)
+    writer.add(exchange, epoch, order, filled.tolist(), np.cumsum(counts).tolist(), to_bytes(rows[chosen]))
 
 
-def _distribute(
-    exchange: int,
-    arranged: pl.DataFrame,
-    ends: list[int],
-    epoch: int,
-    order: int,
-    targets: Sequence[frozenset[int]],
-    writers: Sequence[PacketWriter],
-) -> None:
-    for writer, wanted in zip(writers, targets, strict=True):
-        pieces, groups, lengths = [], [], []
-        for group in sorted(wanted):
-            start = ends[group - 1] if group else 0
-            if ends[group] > start:
-                pieces.append((start, ends[group]))
-                groups.append(group)
-                lengths.append(ends[group] - start)
-        if pieces:
-            body = to_bytes(_sliced(arranged, pieces))
-            writer.add(exchange, epoch, order, groups, np.cumsum(lengths).tolist(), body)
-
-
-def _sliced(frame: pl.DataFrame, pieces: list[tuple[int, int]]) -> pl.DataFrame:
-    if all(left[1] == right[0] for left, right in pairwise(pieces)):
-        return frame.slice(pieces[0][0], pieces[-1][1] - pieces[0][0])
-    return pl.concat([frame.slice(start, end - start) for start, end in pieces])
-
-
-def resend(
-    frame: ReceivedFrame, wanted: frozenset[int], targets: Sequence[frozenset[int]], writers: Sequence[PacketWriter]
-) -> None:
-    """Send some key groups of a table that was buffered."""
-    entry = frame.entry
-    for writer, takes in zip(writers, targets, strict=True):
-        groups = [group for group in entry.key_groups if group in wanted and group in takes]
-        pieces = [piece for piece in (frame.of_key_group(group) for group in groups) if piece is not None]
-        if pieces:
-            ends = np.cumsum([piece.height for piece in pieces]).tolist()
-            writer.add(entry.exchange, entry.epoch, entry.order, groups, ends, to_bytes(pl.concat(pieces)))
+def resend(frame: ReceivedFrame, taken: Mapping[int, Iterable[int]], targets: Targets, writers: Sequence[PacketWriter]) -> None:
+    """Send again what was buffered: from each source key group the rows for some key groups."""
+    entry, groups = frame.entry, frame.groups
+    pairs = [source * targets.key_groups + group for source, mine in taken.items() for group in mine]
+    chosen = np.flatnonzero(np.isin(frame.sources * targets.key_groups + groups, pairs))
+    rows, groups = frame.rows[chosen], groups[chosen]
+    for writer, wanted in zip(writers, targets.wanted, strict=True):
+        keep(entry.exchange, rows, entry.epoch, entry.order, groups, wanted, writer)

@@ -1,4 +1,4 @@
-"""The states of the partitions that a task advances: found in memory, else in the node's store, else in a checkpoint."""
+"""The states of the key groups that a task advances: found in memory, else in the node's store, else in a checkpoint."""
 
 import time
 import zlib
@@ -8,30 +8,33 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
-from resurge.errors import CheckpointDamagedError, CorruptFileError
+from resurge.errors import CheckpointDamagedError, CorruptFileError, StorageError
 from resurge.operators.base import StatefulOperator
 from resurge.operators.program import Program
-from resurge.operators.state import KeyedTable, State, TableSpec
+from resurge.operators.state import KeyedTable, State, TableSpec, joined
 from resurge.runtime.storage import paths
 from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.storage.node_store import NodeStore
 from resurge.runtime.storage.runs import (
+    Loader,
     RunRef,
-    SavedRun,
+    SavedCohort,
     SavedState,
-    SavedTable,
     SegmentWriter,
-    load_state,
+    durable_only,
     save_durably,
     save_locally,
 )
-from resurge.runtime.worker.messages import JobPlan, PartitionReport, PartitionWork, WorkKey
+from resurge.runtime.worker.grouped import Integers
+from resurge.runtime.worker.messages import CohortReport, CohortWork, JobPlan, SlotReport
 
 MOST_JOBS = 2
 
 
 class _Cached(NamedTuple):
+    key_groups: frozenset[int]
     segment: str
     state: State
 
@@ -40,7 +43,7 @@ class _Cached(NamedTuple):
 class _Memory:
     """What a process remembers of a job's local folder. Only a cache, checked by version: another process may be next."""
 
-    states: dict[tuple[str, WorkKey], _Cached] = field(default_factory=dict)
+    states: dict[tuple[str, str, bool], list[_Cached]] = field(default_factory=dict)
     stores: dict[str, NodeStore] = field(default_factory=dict)
 
 
@@ -71,7 +74,25 @@ def table_specs(program: Program, operator: str) -> Mapping[str, TableSpec]:
     return found.tables([program.topology.shapes[name] for name in found.inputs])
 
 
-class PartitionStates:
+@dataclass
+class Cohort:
+    """Key groups of one operator that take epochs together, with their state; and what is counted of each key group."""
+
+    work: CohortWork
+    state: State
+    cursor: int
+    rows_in: Integers
+    rows_out: Integers
+    late_rows: int = 0
+    cpu_s: float = 0.0
+
+    @property
+    def key_groups(self) -> list[int]:
+        """Its key groups, in order."""
+        return self.work.key_groups
+
+
+class CohortStates:
     """Loads, advances and saves the states of one slot at one level."""
 
     def __init__(self, program: Program, plan: JobPlan, slot: int, level: int) -> None:
@@ -79,46 +100,64 @@ class PartitionStates:
         self.plan = plan
         self.slot = slot
         self.level = level
+        self.total = program.topology.key_groups
         self.node = plan.slots[slot].node
         self.store = node_store(plan.local_root, self.node)
         self.store.limit_bytes = plan.local_limit_bytes
         self.remembered = _memory(plan.local_root).states
         self.durable = DurableStore(plan.durable_url) if plan.durable_url else None
-        self.states: dict[WorkKey, State] = {}
+        self.manifests: dict[str, dict[tuple[str, bool], list[SavedCohort]]] = {}
+        self.cohorts: list[Cohort] = []
         self.restore_s = 0.0
 
-    def load(self, work: PartitionWork) -> State:
-        """The partition's state before the job."""
-        cached = self.remembered.get((self.node, work.key))
-        if work.segment is not None and cached is not None and cached.segment == work.segment:
-            state = cached.state
-        else:
-            state = self._loaded(work, cached)
-        self.states[work.key] = state
-        return state
+    def load(self, work: CohortWork) -> Cohort:
+        """The key groups with their state before the job."""
+        cursor = min(work.until, max(work.cursor, self.plan.epoch))
+        nothing = np.zeros(self.total, dtype=np.int64)
+        cohort = Cohort(work, self._state(work), cursor, nothing, nothing.copy())
+        self.cohorts.append(cohort)
+        return cohort
 
-    def _loaded(self, work: PartitionWork, older: _Cached | None) -> State:
+    def _state(self, work: CohortWork) -> State:
         specs = table_specs(self.program, work.operator)
         if work.segment is not None:
-            saved = self.store.manifest(work.segment)[_name(work.key)]
-            # Another process ran the partition meanwhile; most of its runs are the ones that this process has already.
-            tables = older.state.values() if older is not None else ()
-            known = {run.local: run for table in tables for run in table.runs if run.local is not None}
-            return load_state(saved, specs, self.store.run, durable=False, known=known)
+            return self._local(work, specs)
         if work.restore is not None and self.durable is not None:
             began = time.monotonic()
-            restored = self._restored(work.restore, specs)
+            restored = self._restored(work, specs, work.restore)
             self.restore_s += time.monotonic() - began
             return restored
         return {name: KeyedTable(spec) for name, spec in specs.items()}
 
-    def _restored(self, saved: SavedState, specs: Mapping[str, TableSpec]) -> State:
-        """The state of a checkpoint; every run is verified as it is read."""
+    def _restored(self, work: CohortWork, specs: Mapping[str, TableSpec], saved: list[SavedCohort]) -> State:
+        """The state of a checkpoint; every block is verified as it is read."""
         try:
-            return load_state(saved, specs, self._read_durable, durable=True)
+            return Loader(specs, self.total, self._read_durable).durable(saved, work.key_groups)
         except (FileNotFoundError, CorruptFileError) as error:
             reason = f"{error.filename} is missing" if isinstance(error, FileNotFoundError) else str(error)
             raise CheckpointDamagedError(reason) from error
+
+    def _local(self, work: CohortWork, specs: Mapping[str, TableSpec]) -> State:
+        cached = self.remembered.get((self.node, work.operator, work.shadow), [])
+        wanted = frozenset(work.key_groups)
+        for known in cached:
+            if known.segment == work.segment and known.key_groups == wanted:
+                return known.state
+        segment = work.segment or ""
+        if segment not in self.manifests:
+            found: dict[tuple[str, bool], list[SavedCohort]] = {}
+            for saved in self.store.manifest(segment):
+                found.setdefault((saved.operator, saved.shadow), []).append(saved)
+            self.manifests[segment] = found
+        cohorts = self.manifests[segment].get((work.operator, work.shadow), [])
+        mine = [saved for saved in cohorts if not wanted.isdisjoint(saved.key_groups)]
+        covered = {group for saved in mine for group in saved.key_groups}
+        if not wanted <= covered:
+            raise StorageError(f"{segment} lacks key groups {sorted(wanted - covered)} of {work.operator!r} on node {self.node}")
+        # Another process ran these key groups meanwhile; most of their runs are the ones that this process has already.
+        tables = (table for known in cached for table in known.state.values())
+        runs = {run.local: run for table in tables for run in table.runs if run.local is not None}
+        return Loader(specs, self.total, self.store.run, runs).local(mine, wanted)
 
     def _read_durable(self, reference: RunRef) -> bytes:
         if self.durable is None:
@@ -128,53 +167,78 @@ class PartitionStates:
             raise CorruptFileError(f"{self.durable.path(reference.segment)} does not fit its checksum: it is torn or was altered")
         return content
 
-    def save(self, reports: Mapping[WorkKey, PartitionReport]) -> None:
+    def save(self, report: SlotReport) -> None:
         """Write the new versions to the node's store and, at a checkpoint, what is not there yet to the durable one."""
-        if not self.states:
+        if not self.cohorts:
             return
-        epoch = self.plan.epoch
-        name = paths.local_segment(epoch, f"{self.plan.attempt}-{self.level}", self.slot)
-        writer = SegmentWriter(name)
+        self.cohorts = _met(self.cohorts)
         if self.plan.checkpoint:
-            self._save_durably(epoch)
-        manifest: dict[str, SavedState] = {}
-        for key, state in self.states.items():
-            local, saved = save_locally(state, writer)
-            manifest[_name(key)] = saved
-            report = reports[key]
-            report.segment = name
-            report.segments = sorted({name} | {run.local.split("|", 1)[0] for t in saved.values() for run in t.runs if run.local})
-            report.state_rows, report.state_bytes = _size(local)
-            if self.plan.checkpoint:
-                report.checkpoint = _durable_only(saved)
-            self.states[key] = local
+            self._save_durably()
+        name = paths.local_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot)
+        writer = SegmentWriter(name)
+        manifest, files = [], {name}
+        for cohort in self.cohorts:
+            cohort.state, tables = save_locally(cohort.state, writer)
+            manifest.append(SavedCohort(cohort.work.operator, cohort.key_groups, tables, cohort.work.shadow))
+            files |= {run.local.split("|", 1)[0] for table in tables.values() for run in table.runs if run.local}
+            report.cohorts.append(self._report(cohort, tables))
         self.store.write(name, writer.finish(msgspec.json.encode(manifest)))
-        for key, state in self.states.items():
-            self.remembered[self.node, key] = _Cached(name, state)
+        report.segment, report.segments = name, sorted(files)
+        for cohort in self.cohorts:
+            self._remember(cohort, name)
 
-    def _save_durably(self, epoch: int) -> None:
+    def _report(self, cohort: Cohort, tables: SavedState) -> CohortReport:
+        groups, work = cohort.key_groups, cohort.work
+        rows = sum((table.rows_per_group(self.total) for table in cohort.state.values()), np.zeros(self.total, dtype=np.int64))
+        checkpoint = SavedCohort(work.operator, groups, durable_only(tables)) if self.plan.checkpoint else None
+        return CohortReport(
+            work.operator,
+            groups,
+            work.shadow,
+            cohort.cursor,
+            cohort.rows_in[groups].tolist(),
+            cohort.rows_out[groups].tolist(),
+            rows[groups].tolist(),
+            sum(table.size()[1] for table in cohort.state.values()),
+            cohort.late_rows,
+            cohort.cpu_s,
+            checkpoint,
+        )
+
+    def _remember(self, cohort: Cohort, segment: str) -> None:
+        place = self.node, cohort.work.operator, cohort.work.shadow
+        mine = frozenset(cohort.key_groups)
+        others = [known for known in self.remembered.get(place, []) if known.key_groups.isdisjoint(mine)]
+        self.remembered[place] = [*others, _Cached(mine, segment, cohort.state)]
+
+    def _save_durably(self) -> None:
         if self.durable is None:
             return
-        name = paths.checkpoint_segment(epoch, f"{self.plan.attempt}-{self.level}", self.slot)
+        name = paths.checkpoint_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot)
         writer = SegmentWriter(name)
-        for key, state in self.states.items():
-            self.states[key] = save_durably(state, writer)
+        for cohort in self.cohorts:
+            cohort.state = save_durably(cohort.state, writer, self.total)
         if writer.size:
             self.durable.create(name, writer.finish(b""))
 
 
-def _name(key: WorkKey) -> str:
-    operator, group, shadow = key
-    return f"{operator}/{group}/shadow" if shadow else f"{operator}/{group}"
+def _met(cohorts: list[Cohort]) -> list[Cohort]:
+    """Key groups of one operator that have reached the same epoch go on together."""
+    found: dict[tuple[str, bool, int], list[Cohort]] = {}
+    for cohort in cohorts:
+        found.setdefault((cohort.work.operator, cohort.work.shadow, cohort.cursor), []).append(cohort)
+    return [mine[0] if len(mine) == 1 else _joined(mine) for mine in found.values()]
 
 
-def _durable_only(saved: SavedState) -> SavedState:
-    return {
-        name: SavedTable(table.low, [SavedRun(None, run.durable, run.rows, run.highest_bucket) for run in table.runs])
-        for name, table in saved.items()
-    }
-
-
-def _size(state: State) -> tuple[int, int]:
-    sizes = [table.size() for table in state.values()]
-    return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
+def _joined(cohorts: list[Cohort]) -> Cohort:
+    first = cohorts[0]
+    groups = sorted(group for cohort in cohorts for group in cohort.key_groups)
+    return Cohort(
+        msgspec.structs.replace(first.work, key_groups=groups),
+        {name: joined([cohort.state[name] for cohort in cohorts]) for name in first.state},
+        first.cursor,
+        np.sum([cohort.rows_in for cohort in cohorts], axis=0),
+        np.sum([cohort.rows_out for cohort in cohorts], axis=0),
+        sum(cohort.late_rows for cohort in cohorts),
+        sum(cohort.cpu_s for cohort in cohorts),
+    )

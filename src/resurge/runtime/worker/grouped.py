@@ -1,0 +1,66 @@
+"""Rows of many key groups in one table: ordered by key group, with the place where each key group ends."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Rows ordered by key group; `ends` has one entry for each of all key groups."""
+
+    frame: pl.DataFrame
+    ends: Integers
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, groups: Integers, key_groups: int) -> "Grouped":
+        """Order rows by their key groups; rows of one key group stay in their order."""
+        if groups.size and np.any(groups[1:] < groups[:-1]):
+            order = np.argsort(groups.astype(np.uint16), kind="stable")
+            frame = frame[order]
+        return cls(frame, np.cumsum(np.bincount(groups, minlength=key_groups)))
+
+    @cached_property
+    def counts(self) -> Integers:
+        """Rows of each key group."""
+        return np.diff(self.ends, prepend=0)
+
+    @property
+    def groups(self) -> Integers:
+        """The key group of each row."""
+        return np.repeat(np.arange(self.ends.size), self.counts)
+
+    def within(self, wanted: npt.NDArray[np.bool_]) -> "Grouped":
+        """The rows of some key groups."""
+        if not np.any(self.counts[~wanted]):
+            return self
+        counts = np.where(wanted, self.counts, 0)
+        kept = np.repeat(wanted, self.counts)
+        return Grouped(self.frame.filter(pl.Series(kept)), np.cumsum(counts))
+
+    def pieces(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Each key group that has rows, and its rows."""
+        for group in np.flatnonzero(self.counts).tolist():
+            yield group, self.frame.slice(self.ends[group] - self.counts[group], self.counts[group])
+
+
+def together(pieces: list[Grouped]) -> Grouped:
+    """The rows of several tables in one; a key group's rows stay in the order of the tables."""
+    filled = [piece for piece in pieces if piece.frame.height] or pieces[:1]
+    if len(filled) == 1:
+        return filled[0]
+    frame = pl.concat([piece.frame for piece in filled], rechunk=True)
+    return Grouped.of(frame, np.concatenate([piece.groups for piece in filled]), filled[0].ends.size)
+
+
+def mask(groups: Iterable[int], key_groups: int) -> npt.NDArray[np.bool_]:
+    """Some key groups, as one flag for each of all."""
+    found = np.zeros(key_groups, dtype=np.bool_)
+    found[list(groups)] = True
+    return found

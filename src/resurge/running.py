@@ -12,6 +12,7 @@ from resurge.handle import RunningJob
 from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
 from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.gateway import running_context
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.session import LOCAL_MASTER, open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
@@ -107,9 +108,9 @@ def _opened(
         raise TopologyError(f"run got {topology!r}; expected a Topology or a TopologyBuilder")
     with ExitStack() as opened:
         url = str(checkpoint) if checkpoint is not None else opened.enter_context(TemporaryDirectory(prefix="resurge-job-"))
-        found = _running_session()
-        spark = open_session(master, f"resurge {built.name}")
-        if not found:
+        is_ours = running_context() is None
+        spark = open_session(master, f"resurge {built.name}", log=_spark_log(checkpoint))
+        if is_ours:
             opened.callback(spark.stop)
         log = opened.enter_context(TelemetryLog(Path(telemetry) if telemetry is not None else None))
         yield Engine(built, SparkRunner(spark), replace(options, checkpoint_url=url), log)
@@ -126,7 +127,13 @@ def interval_seconds(interval: Duration) -> float:
     return microseconds(interval, "the interval") / 1_000_000
 
 
-def _running_session() -> bool:
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context is not None
+def _spark_log(checkpoint: str | Path | None) -> Path | None:
+    """Where Spark's warnings and errors go: beside the checkpoints, where that is a folder of this machine."""
+    if checkpoint is None or "://" in str(checkpoint).removeprefix("file://"):
+        return None
+    folder = Path(str(checkpoint).removeprefix("file://"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None  # the job itself says what is wrong with its folder
+    return folder / "spark.log"

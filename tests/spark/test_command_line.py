@@ -1,6 +1,7 @@
 """`resurge run` as users run it: a process of its own on real Spark, interrupted, resumed, looked at from outside."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -96,14 +97,16 @@ def resurge(*arguments: str) -> list[str]:
 
 
 def run_until(pattern: str, command: list[str], folder: Path) -> Ended:
-    """Start a command and interrupt it once a line of its output fits."""
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    """Start a command and send SIGTERM to it and all it started, as a service manager does, once a line of its output fits."""
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
         lines = []
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line)
             if re.match(pattern, line):
-                process.send_signal(signal.SIGINT)
+                os.killpg(process.pid, signal.SIGTERM)
                 break
         rest, _ = process.communicate(timeout=300)
     return Ended(process.returncode, "".join([*lines, rest]))
@@ -119,13 +122,13 @@ def run_to_end(command: list[str], folder: Path) -> Ended:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory) -> Iterator[Story]:
-    """Run, Ctrl-C in the third epoch or later, run three epochs more with a report."""
+    """Run, SIGTERM to the process group in the third epoch or later, run three epochs more with a report."""
     folder = tmp_path_factory.mktemp("command-line")
     (folder / "counting.py").write_text(JOB.replace("OUT", repr(str(folder / "out"))))
     (folder / "words_beside_the_job.py").write_text(WORDS)
     run = resurge("run", "counting.py:job", "--master", "local[2]", "--checkpoint", str(folder / "job"), "--interval", "100ms")
     interrupted = run_until(r"epoch 3 \|", run, folder)
-    resumed = run_to_end([*run, "--epochs", "3", "--report", "report.html"], folder)
+    resumed = run_to_end([*run, "--epochs", "3", "--report", "report.html", "--spark-ui"], folder)
     yield Story(folder, interrupted, resumed)
 
 
@@ -135,7 +138,28 @@ def test_interrupt_ends_in_order_and_says_how_to_resume(story):
     assert "stopping after this epoch" in story.interrupted.output
     last = re.search(r"stopped after epoch (\d+); resume with: (.*)", story.interrupted.output)
     assert last is not None
-    assert last[2] == f"resurge run counting.py:job --master 'local[2]' --checkpoint {story.checkpoint}"
+    assert last[2] == f"resurge run counting.py:job --master 'local[2]' --checkpoint {story.checkpoint} --interval 100ms"
+    assert "Traceback" not in story.interrupted.output
+
+
+def test_what_spark_said_is_in_a_file_and_its_page_can_be_switched_on(story):
+    """The messages point to the file; nothing of it is printed across the view."""
+    assert re.search(r"Spark's own page: http://127\.0\.0\.1:\d+", story.resumed.output), story.resumed.output
+    assert f"what Spark said: {story.checkpoint}/spark.log" in story.resumed.output
+    assert "WARN" in Path(story.checkpoint, "spark.log").read_text()
+    assert "WARN" not in story.interrupted.output + story.resumed.output
+
+
+def test_a_run_without_a_checkpoint_url_leaves_nothing_behind(story):
+    """Nothing can be resumed, which is said, so nothing is kept."""
+    temporary = story.folder / "temporary"
+    temporary.mkdir()
+    (story.folder / "passing.py").write_text(JOB.replace("OUT", repr(str(story.folder / "passing"))))
+    command = resurge("run", "passing.py:job", "--master", "local[2]", "--interval", "100ms", "--epochs", "1")
+    ended = run_to_end(["env", f"TMPDIR={temporary}", *command], story.folder)
+    assert ended.code == 0, ended.output
+    assert "nothing of the job is kept but its output: give --checkpoint to resume it" in ended.output
+    assert [path.name for path in temporary.iterdir() if path.name.startswith("resurge-")] == []
 
 
 def test_next_run_resumes_where_the_first_ended(story):
@@ -152,12 +176,6 @@ def test_every_row_of_both_runs_is_shown_once(story):
     shown = pl.read_parquet(story.folder / "out" / "all" / "epoch=*" / "*.parquet", hive_partitioning=False)
     last = int(re.search(r"done after epoch (\d+)", story.resumed.output)[1])
     assert sorted(shown["number"]) == list(range(20 * last))
-
-
-def test_output_is_not_disturbed_by_spark(story):
-    """What Spark says is in a file of its own."""
-    assert "WARN" not in story.interrupted.output
-    assert "log4j" in (story.folder / "job" / "spark.log").read_text()
 
 
 def test_report_and_telemetry_are_where_they_are_said_to_be(story):

@@ -3,8 +3,8 @@
 import logging
 import os
 import shlex
+import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ import typer
 
 from resurge.cli.observing import Observers, observed
 from resurge.cli.settings import from_file, with_job_file
-from resurge.errors import StorageError
+from resurge.errors import EngineError, StorageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,6 +96,7 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is no input left.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="At the end, close all windows as if no more input could come.")] = False,
     report: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a report (one HTML file) at the end.")] = None,
+    spark_ui: Annotated[bool, typer.Option("--spark-ui", help="Serve Spark's own web page; its address is printed.")] = False,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", is_eager=True, callback=from_file, help="Take options from this TOML file."),
@@ -116,10 +117,23 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     from resurge.cli.job_file import load_job
 
     topology, carried = load_job(target)
-    run_with(topology, with_job_file(ctx, carried, target))
+    chosen = with_job_file(ctx, carried, target)
+    defaults = {str(parameter.name): parameter.default for parameter in ctx.command.params}
+    run_with(topology, chosen, again_command(chosen, defaults))
 
 
-def run_with(topology: "Topology", chosen: Mapping[str, Any]) -> None:
+def again_command(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """The command that goes on with a job: every option that is not as it would be by itself."""
+    words = ["resurge", "run", str(chosen["target"])]
+    for name in defaults:
+        value = chosen.get(name)
+        if name in {"target", "config"} or value == defaults[name]:
+            continue
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
+
+
+def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> None:
     """Run a topology with options by their names, and say how to go on."""
     from rich.console import Console
 
@@ -129,8 +143,8 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any]) -> None:
     from resurge.runtime.driver.session import default_local_root
     from resurge.telemetry.log import TelemetryLog
 
-    target, master = chosen["target"], chosen["master"]
     url = chosen["checkpoint"] or tempfile.mkdtemp(prefix="resurge-job-")
+    is_kept = bool(chosen["checkpoint"])
     options = RunOptions(
         url,
         interval_s=interval_seconds(chosen["interval"]),
@@ -146,24 +160,44 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any]) -> None:
     console = Console()
     _warn_of_memory_sinks(topology, console)
     with TelemetryLog(telemetry_path(url)) as telemetry, observed(telemetry, url, topology.name, observers, console.print):
-        stopped = _run_on_spark(topology, master, options, telemetry, limits, console)
-    again = shlex.join(["resurge", "run", target, *([] if master == "local[*]" else ["--master", master]), "--checkpoint", url])
-    conclude(telemetry, console, stopped=stopped, again=again, report=chosen["report"])
+        on_spark = OnSpark(chosen["master"], options, limits, spark_log(telemetry), chosen["spark_ui"])
+        stopped = _run_on_spark(topology, on_spark, telemetry, console)
+    conclude(telemetry, console, stopped=stopped, again=again if is_kept else None, report=chosen["report"])
+    if not is_kept:
+        shutil.rmtree(url, ignore_errors=True)
 
 
-def _run_on_spark(
-    topology: "Topology", master: str, options: "RunOptions", telemetry: "TelemetryLog", limits: Limits, console: "Console"
-) -> bool:
+@dataclass(frozen=True)
+class OnSpark:
+    """Where and how a topology is run."""
+
+    master: str
+    options: "RunOptions"
+    limits: Limits
+    log: Path
+    has_ui: bool = False
+
+
+def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog", console: "Console") -> bool:
     from resurge.cli.live_view import open_view, starting
     from resurge.runtime.driver.cluster_runner import runner_on
     from resurge.runtime.driver.engine import Engine
 
-    with starting(console, master), _spark_output_in(spark_log(telemetry)):
-        runner = runner_on(master, f"resurge {topology.name}")
+    with starting(console, where.master):
+        settings = {"spark.ui.enabled": "true"} if where.has_ui else {}
+        runner = runner_on(where.master, f"resurge {topology.name}", where.log, settings)
+    if where.has_ui:
+        console.print(f"Spark's own page: {runner.spark.sparkContext.uiWebUrl}", highlight=False, soft_wrap=True)
     try:
-        return drive(Engine(topology, runner, options, telemetry), limits, open_view(console))
+        return drive(Engine(topology, runner, where.options, telemetry), where.limits, open_view(console))
+    except EngineError as error:
+        raise EngineError(f"{error}; what Spark said is in {where.log}") from error
     except KeyboardInterrupt:
-        console.print(f"stopped at once: the epoch in hand is run again when the job at {options.checkpoint_url} is resumed")
+        console.print(
+            f"stopped at once: the epoch in hand is run again when the job at {where.options.checkpoint_url} is resumed",
+            highlight=False,
+            soft_wrap=True,
+        )
         # Spark would first wait for the epoch that nobody wants to wait for; it ends with this process.
         os._exit(INTERRUPTED)
     finally:
@@ -201,21 +235,6 @@ def stopped_by_signals(engine: "Engine", view: "View") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _spark_output_in(path: Path) -> Iterator[None]:
-    """Whatever is started meanwhile writes its standard error to a file: Spark would write across the view."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with path.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
 def spark_log(telemetry: "TelemetryLog") -> Path:
     """Where Spark's own messages go, and what operators print to standard error: beside the telemetry."""
     return telemetry.path.with_name("spark.log") if telemetry.path is not None else Path(os.devnull)
@@ -251,8 +270,8 @@ def telemetry_path(url: str) -> Path:
     return path
 
 
-def conclude(telemetry: "TelemetryLog", console: "Console", *, stopped: bool, again: str, report: Path | None) -> None:
-    """What the run did, where its telemetry and report are, and how to go on."""
+def conclude(telemetry: "TelemetryLog", console: "Console", *, stopped: bool, again: str | None, report: Path | None) -> None:
+    """What the run did, where its telemetry and report are, and how to go on; without a command for that, nothing is kept."""
     from resurge.cli.live_view import query_table
     from resurge.telemetry import metrics
     from resurge.telemetry.log import read_events
@@ -265,11 +284,13 @@ def conclude(telemetry: "TelemetryLog", console: "Console", *, stopped: bool, ag
     if not console.is_terminal and now.queries:
         console.print(query_table(now))
     ended = "stopped" if stopped else "done"
-    lines = [
-        f"{ended} after epoch {now.epoch}; resume with: {again}",
-        f"telemetry: {path}",
-        f"what Spark said: {spark_log(telemetry)}",
-    ]
+    lines = [f"{ended} after epoch {now.epoch}; nothing of the job is kept but its output: give --checkpoint to resume it"]
+    if again is not None:
+        lines = [
+            f"{ended} after epoch {now.epoch}; resume with: {again}",
+            f"telemetry: {path}",
+            f"what Spark said: {spark_log(telemetry)}",
+        ]
     if report is not None:
         from resurge.report import write_report
 

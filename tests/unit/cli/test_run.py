@@ -15,7 +15,7 @@ from resurge import TopologyBuilder, count
 from resurge.cli import run as run_module
 from resurge.cli.live_view import PlainView, TerminalView, drawn, open_view, plain_line
 from resurge.cli.main import app, register
-from resurge.cli.run import Limits, conclude, drive, telemetry_path
+from resurge.cli.run import Limits, again_command, conclude, drive, telemetry_path
 from resurge.errors import StorageError
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
@@ -204,7 +204,7 @@ def test_lines_name_late_and_malformed_rows():
 def test_place_and_limit_of_the_local_store_reach_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A place is made absolute, because executors have working folders of their own."""
     seen: list[RunOptions] = []
-    monkeypatch.setattr(run_module, "_run_on_spark", lambda topology, master, options, *rest: bool(seen.append(options)))
+    monkeypatch.setattr(run_module, "_run_on_spark", lambda topology, where, *rest: bool(seen.append(where.options)))
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "job.py"
     file.write_text(
@@ -218,3 +218,11 @@ def test_place_and_limit_of_the_local_store_reach_the_nodes(tmp_path: Path, monk
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert (seen[0].local_root, seen[0].local_limit_bytes) == (str(tmp_path / "fast"), 64 * 1024**2)
+
+
+def test_the_command_to_resume_has_every_option_that_was_chosen():
+    """As words of a shell; options that are as by default are left out, and so is the file that others came from."""
+    defaults = {"target": None, "master": "local[*]", "checkpoint": None, "interval": "1s", "max_rows": None, "drain": False}
+    chosen = {**defaults, "target": "my job.py", "checkpoint": "out", "interval": "100ms", "max_rows": 5, "drain": True}
+    wanted = "resurge run 'my job.py' --checkpoint out --interval 100ms --max-rows 5 --drain"
+    assert again_command(chosen, {**defaults, "config": None}) == wanted

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at
 from resurge.runtime.driver.hosts import DRIVER
@@ -10,14 +11,14 @@ from resurge.runtime.driver.session import open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
 
 
-def runner_on(master: str, name: str) -> SparkRunner:
+def runner_on(master: str, name: str, log: Path | None = None, settings: dict[str, str] | None = None) -> SparkRunner:
     """A session and a runner on any master; one that is an embedded cluster of this machine brings its own settings."""
     cluster = cluster_at(master) if master.startswith(("spark://127.0.0.1", "spark://10.77.")) else None
     if cluster is None:
-        return SparkRunner(open_session(master, name))
+        return SparkRunner(open_session(master, name, settings, log))
     if (network := cluster.network) is not None:
         network.enter(DRIVER)
-    return _runner(cluster, name)
+    return _runner(cluster, name, log, settings)
 
 
 @contextlib.contextmanager
@@ -34,10 +35,10 @@ def cluster_runner(cluster: EmbeddedCluster, name: str = "resurge", executors: i
             runner.spark.stop()
 
 
-def _runner(cluster: EmbeddedCluster, name: str) -> SparkRunner:
+def _runner(cluster: EmbeddedCluster, name: str, log: Path | None = None, settings: dict[str, str] | None = None) -> SparkRunner:
     if (network := cluster.network) is not None:
         os.environ["SPARK_LOCAL_IP"] = network.address(DRIVER)
-    spark = open_session(cluster.master_url, name, cluster.settings())
+    spark = open_session(cluster.master_url, name, cluster.settings() | (settings or {}), log)
     shares: dict[str, float] = {}
 
     def cpu_share(executor: str) -> float:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resurge.errors import JobError
+from resurge.runtime.driver.gateway import java_options, launching, refuse_other_python, running_context
 from resurge.runtime.driver.spark_settings import is_in_process, required_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[*]"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LEAST_SHARED_MEMORY_BYTES = 1 << 30
 # Long enough for a small machine on which starting nodes take all cores.
 SILENCE_S = 20.0
@@ -27,26 +29,37 @@ def is_on_this_machine(master: str) -> bool:
     return master.startswith("local") or "127.0.0.1" in master or "localhost" in master
 
 
-def open_session(master: str = LOCAL_MASTER, name: str = "resurge", settings: dict[str, str] | None = None) -> "SparkSession":
-    """Start Spark, or find the session that runs already."""
+def open_session(
+    master: str = LOCAL_MASTER, name: str = "resurge", settings: dict[str, str] | None = None, log: Path | None = None
+) -> "SparkSession":
+    """Start Spark, or find the session that runs already. Warnings and errors of a Spark that is started go to `log`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     if is_on_this_machine(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
+    found = running_context()
+    if found is not None:
+        refuse_other_python(found)
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (_settings(master) | (settings or {})).items():
-        builder = builder.config(key, value)
-    try:
-        spark: SparkSession = builder.getOrCreate()
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise JobError(
-            f"Spark did not start on {master!r}: {reason}; expected Java 17 or newer and a master that can be reached "
-            "(make setup looks after Java)"
-        ) from error
-    spark.sparkContext.setLogLevel("OFF")
+    with launching(log) as properties:
+        chosen = _settings(master) | (settings or {})
+        if options := java_options(properties, chosen.get(JAVA_OPTIONS, "")):
+            chosen[JAVA_OPTIONS] = options
+        for key, value in chosen.items():
+            builder = builder.config(key, value)
+        try:
+            spark: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            said = f"; what Spark said is in {log}" if log is not None else ""
+            raise JobError(
+                f"Spark did not start on {master!r}: {reason}; expected Java 17 or newer and a master that can be reached "
+                f"(make setup looks after Java){said}"
+            ) from error
+    if found is None and log is None:
+        spark.sparkContext.setLogLevel("OFF")
     return spark
 
 
@@ -100,7 +113,7 @@ def _settings(master: str) -> dict[str, str]:
     if is_in_process(master):
         settings["spark.locality.wait"] = "0"
         # The JVM only moves bytes here: its quick compiler and a collector with a large young generation leave the cores to tasks.
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xmn512m"
+        settings[JAVA_OPTIONS] = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xmn512m"
         settings["spark.driver.memory"] = "2g"
     else:
         settings |= silence_settings() | required_settings(master)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from resurge.runtime.storage.job_store import TableKey
     from resurge.runtime.storage.stored_job import StoredJob
 
+TIME_COLUMNS = {"window_start", "window_end", "__at", "__due", "__first", "__last", "__expire", "__time"}
 HELP = (
     "Read an operator's state from the newest global checkpoint, as a table.\n\n"
     "Needs neither Spark nor the job's file, and changes nothing. Files are checked against their checksums as they "
@@ -90,7 +91,25 @@ def _rows(job: "StoredJob", manifest: "CheckpointManifest", operator: str, table
             frames.append(replace(loaded, spec=replace(spec, schema=schema)).rows())
     if not frames:
         return pl.DataFrame(schema=dict.fromkeys(key.key, pl.String()))
-    return pl.concat(frames).sort(key.key, nulls_last=True)
+    return _with_times(pl.concat(frames).sort(key.key, nulls_last=True))
+
+
+def _with_times(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Operators keep times as microseconds: show them as what they are, in structs and lists too."""
+    kinds = {name: _shown_type(name, kind) for name, kind in frame.schema.items()}
+    return frame.cast({name: kind for name, kind in kinds.items() if kind != frame.schema[name]})
+
+
+def _shown_type(name: str, kind: Any) -> Any:
+    import polars as pl
+
+    if name in TIME_COLUMNS and kind == pl.Int64:
+        return pl.Datetime("us")
+    if isinstance(kind, pl.Struct):
+        return pl.Struct({field.name: _shown_type(field.name, field.dtype) for field in kind.fields})
+    if isinstance(kind, pl.List):
+        return pl.List(_shown_type(name, kind.inner))
+    return kind
 
 
 def _of_keys(frame: "pl.DataFrame", key: tuple[str, ...], wanted: list[str]) -> "pl.DataFrame":

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from resurge.telemetry.events import Event
+from resurge.telemetry.log import log_files
 
 CHUNK_BYTES = 8 * 1024 * 1024
 _decoder = msgspec.json.Decoder(Event)
@@ -17,6 +18,7 @@ class LogFollower:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: int | None = None
+        self._older: list[int] | None = None
         self._offset = 0
         self._rest = b""
 
@@ -35,14 +37,23 @@ class LogFollower:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        while self._older:
+            os.close(self._older.pop())
 
     def _is_open(self) -> bool:
         """Whether there is a file; one that was replaced is read to its end before the new one."""
         if self._file is not None:
             known = os.fstat(self._file)
-            if known.st_size > self._offset or _is_same(self.path, known):
+            if known.st_size > self._offset or (not self._older and _is_same(self.path, known)):
                 return True
-            self.close()
+            os.close(self._file)
+            self._file = None
+        if self._older is None:
+            # Opened at once: a rotation meanwhile gives them other names.
+            self._older = [os.open(file, os.O_RDONLY) for file in log_files(self.path) if file != self.path]
+        if self._older:
+            self._file, self._offset, self._rest = self._older.pop(0), 0, b""
+            return True
         try:
             self._file = os.open(self.path, os.O_RDONLY)
         except OSError:

@@ -33,6 +33,7 @@ def job(tmp_path) -> Path:
     source = topology.source("letters", scripted([[frame] for frame in frames]), event_time="at")
     source.aggregate("totals", key="who", n=count(), total=sum_("amount")).query()
     source.window("busy", "10s", key="who", n=count()).query()
+    source.session("visits", "3s", key="who", n=count()).query()
     options = RunOptions(str(tmp_path / "job"), interval_s=0, checkpoint_interval=2, local_root=str(tmp_path / "local"))
     run_until_done(Engine(topology.build(), InlineRunner(2), options), until_idle=True)
     return tmp_path / "job"
@@ -131,6 +132,17 @@ def test_state_is_a_table(job):
     assert values["a"] == (5, 10)
     assert values["b"] == (5, 50)
     assert values["n3"] == (1, 1)
+
+
+def test_times_in_state_are_shown_as_times(job):
+    """Also those inside a list of sessions; operators keep them as microseconds."""
+    _, windows = resurge("state", job, "busy", "--key", "a")
+    assert "2024-01-01 00:00:00" in windows
+    _, output = resurge("state", job, "visits", "--table", "sessions", "--key", "a", "--json")
+    [row] = json.loads(output)["tables"]["sessions"]["data"]
+    assert [(session["__first"], session["__last"]) for session in row["__sessions"]] == [
+        ("2024-01-01T00:00:00", "2024-01-01T00:00:04")
+    ]
 
 
 def test_state_of_one_key(job):

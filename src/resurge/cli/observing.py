@@ -83,6 +83,8 @@ def _dashboard(telemetry: "TelemetryLog", url: str, port: int, say: Callable[[st
         say(line.split(" (")[0])
         yield
     finally:
-        with contextlib.suppress(OSError):
+        # It ends when its input is closed; one that does not is ended.
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             started.communicate(timeout=STOP_TIMEOUT_S)
-        started.terminate()
+        started.kill()
+        started.wait()

@@ -187,10 +187,10 @@ class JobState:
         self.rows += event.rows_read
         self.late_rows += sum(event.late_rows.values())
         self.bad_rows += event.bad_rows
-        shown = [value for query, value in event.latency_s.items() if self._shown(query, event.at_s, value)]
         for query, rows in event.query_rows.items():
-            if query in self.queries:
-                self.queries[query].rows += rows
+            # A log that was cut at its beginning does not tell priorities.
+            self.queries.setdefault(query, QueryState(query, 1)).rows += rows
+        shown = [value for query, value in event.latency_s.items() if self._shown(query, event.at_s, value)]
         self.lost, self.killed_s = [], None
         found = self.series.at(event.at_s)
         since_s = max(event.at_s - self.epoch_at_s, event.took_s) if self.epoch_at_s else event.took_s

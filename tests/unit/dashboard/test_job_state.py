@@ -92,6 +92,14 @@ def test_job_that_was_stopped_in_order_had_no_outage_while_it_was_off():
     assert query_view(job, "busy", START_S + 5002)["outages"][0]["took_s"] == 2
 
 
+def test_log_that_was_cut_at_its_beginning_is_shown_as_far_as_it_goes():
+    """Queries are known from what they publish, even if nobody told of the job's start."""
+    shown = now(folded([epoch(7), epoch(8)]))
+    assert sorted(shown["queries"]["name"]) == ["busy", "quiet"]
+    assert shown["queries"]["status"] == ["live", "live"]
+    assert shown["figures"]["epoch"] == 8
+
+
 def test_silent_driver_is_said_to_be_silent_only_while_the_clock_runs():
     """A log that ended long ago, without a word of the driver's end, is told as it stands."""
     job = folded(list(steady_run(5))[:-1])

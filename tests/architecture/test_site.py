@@ -127,5 +127,5 @@ def run_without_spark(monkeypatch) -> None:
 
     from resurge import running
 
-    monkeypatch.setattr(running, "open_session", lambda master, name: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(running, "open_session", lambda master, name, **options: SimpleNamespace(stop=lambda: None))
     monkeypatch.setattr(running, "SparkRunner", lambda spark: InlineRunner(2))

@@ -18,7 +18,7 @@ PATIENCE_S = 60
 def sessions(monkeypatch) -> list[str]:
     """Run in this process; has an entry for each session that was stopped."""
     ended: list[str] = []
-    monkeypatch.setattr(running, "open_session", lambda master, name: SimpleNamespace(stop=lambda: ended.append(name)))
+    monkeypatch.setattr(running, "open_session", lambda master, name, **options: SimpleNamespace(stop=lambda: ended.append(name)))
     monkeypatch.setattr(running, "SparkRunner", lambda spark: InlineRunner(2))
     return ended
 

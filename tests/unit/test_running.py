@@ -17,7 +17,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Run in this process, with temporary folders in tmp_path; has an entry for each session that was stopped."""
     ended: list[str] = []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(running, "open_session", lambda master, name: SimpleNamespace(stop=lambda: ended.append(name)))
+    monkeypatch.setattr(running, "open_session", lambda master, name, **options: SimpleNamespace(stop=lambda: ended.append(name)))
     monkeypatch.setattr(running, "SparkRunner", lambda spark: InlineRunner(2))
     return ended
 
@@ -50,7 +50,7 @@ def test_a_run_that_fails_leaves_no_folder_behind_either(tmp_path, stopped, monk
         running.run(counted(MemorySink(), fails=True), interval=0, until_idle=True)
     assert stopped == ["resurge job"]
 
-    def refuse(master: str, name: str) -> None:
+    def refuse(master: str, name: str, **options: object) -> None:
         raise JobError("Spark did not start")
 
     monkeypatch.setattr(running, "open_session", refuse)

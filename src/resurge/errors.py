@@ -1,8 +1,16 @@
 """Every exception that Resurge raises on purpose, as a tree."""
 
+from resurge.redaction import redacted
+
 
 class ResurgeError(Exception):
-    """Anything Resurge refuses or cannot do; the message says what was expected, what came and what to do."""
+    """Anything Resurge refuses or cannot do; the message says what was expected, what came and what to do.
+
+    Credentials in the message are hidden, whoever wrote them there.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in arguments))
 
 
 class TopologyError(ResurgeError):

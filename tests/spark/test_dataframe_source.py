@@ -4,13 +4,16 @@ import os
 import pickle
 import time
 
+import fsspec
 import polars as pl
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from resurge.connectors.contracts import ReadLimit
 from resurge.connectors.dataframes import dataframe
 from resurge.connectors.reading import read_split
 from resurge.errors import SourceError
+from resurge.runtime.storage.durable import DurableStore
 from tests.support.source_logs import MemoryLog
 
 SCHEMA = pl.Schema({"id": pl.Int64, "at": pl.Datetime("us")})
@@ -124,3 +127,49 @@ def test_what_is_no_stream_or_lacks_a_column_or_has_failed_is_named(spark, incom
     query.stop()
     with pytest.raises(SourceError, match="query has stopped"):
         reader.latest_offset({"batch": 0}, ReadLimit())
+
+
+class ViewedFiles(LocalFileSystem):
+    """fsspec's side of a remote store whose other side Spark opens by its own connector."""
+
+    protocol = "viewfs"
+    url = "viewfs://store/jobs"
+    folder = ""
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return LocalFileSystem._strip_protocol(str(path).replace(cls.url, cls.folder))
+
+    def unstrip_protocol(self, name):
+        return name.replace(self.folder, self.url)
+
+
+def test_with_a_remote_checkpoint_url_the_copies_are_there_and_not_on_the_driver(spark, incoming, tmp_path, monkeypatch):
+    """Spark and fsspec both reach the store; a new driver with another disk finds what was copied."""
+    stored, elsewhere = tmp_path / "stored", tmp_path / "elsewhere"
+    for folder in (stored, elsewhere):
+        folder.mkdir()
+    monkeypatch.chdir(elsewhere)
+    fsspec.register_implementation("viewfs", ViewedFiles, clobber=True)
+    monkeypatch.setattr(ViewedFiles, "folder", str(stored))
+    spark.sparkContext._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.store.link./jobs", f"file://{stored}")
+    store = DurableStore(f"{ViewedFiles.url}/mine")
+    assert store.location("sources/events") == f"{ViewedFiles.url}/mine/sources/events"
+    log = MemoryLog()
+    arrive(incoming, "a.json", 0, 3)
+    reader = source_over(incoming).reader(log)
+    reader.start(spark, store.location("sources/events"))
+    wait_for(reader, 1)
+    reader.stop()
+    copies = stored / "mine" / "sources" / "events"
+    assert list(copies.glob("batches/0000000000/*.parquet")) and (copies / "checkpoint" / "commits" / "0").exists()
+    assert list(elsewhere.iterdir()) == []
+    assert sorted(rows(reader, {"batch": 0}, {"batch": 1})["id"].to_list()) == [0, 1, 2]
+
+
+def test_a_checkpoint_url_that_spark_cannot_open_is_refused(spark, incoming):
+    """Better than copies in some folder of the driver."""
+    for url, scheme in (("memory://jobs/mine", "memory"), ("s3://key:secret@bucket/mine", "s3a")):
+        with pytest.raises(SourceError, match=rf"Spark cannot open {scheme}://.*Hadoop connector") as caught:
+            source_over(incoming).reader(MemoryLog()).start(spark, url)
+        assert "secret" not in str(caught.value)

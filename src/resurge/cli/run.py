@@ -18,6 +18,7 @@ import typer
 from resurge.cli.observing import Observers, observed
 from resurge.cli.settings import from_file, with_job_file
 from resurge.errors import EngineError, StorageError
+from resurge.redaction import redacted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,7 +130,7 @@ def again_command(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> str
         value = chosen.get(name)
         if name in {"target", "config"} or value == defaults[name]:
             continue
-        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [redacted(str(value))])]
     return shlex.join(words)
 
 
@@ -194,7 +195,7 @@ def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog
         raise EngineError(f"{error}; what Spark said is in {where.log}") from error
     except KeyboardInterrupt:
         console.print(
-            f"stopped at once: the epoch in hand is run again when the job at {where.options.checkpoint_url} is resumed",
+            f"stopped at once: the epoch in hand is run again when the job at {redacted(str(where.options.checkpoint_url))} is resumed",
             highlight=False,
             soft_wrap=True,
         )
@@ -254,6 +255,7 @@ def telemetry_path(url: str) -> Path:
     """Beside the checkpoints where that is a local folder, else a temporary file."""
     from resurge.runtime.storage import paths
     from resurge.runtime.storage.durable import DurableStore
+    from resurge.telemetry.log import open_for_owner
 
     store = DurableStore(url)
     if not store.is_local:
@@ -261,7 +263,7 @@ def telemetry_path(url: str) -> Path:
     path = Path(store.path(paths.TELEMETRY))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
+        open_for_owner(path).close()
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; expected a folder for the job: set its permissions right, or give "

@@ -50,7 +50,7 @@ def status_of(job: "StoredJob", now_s: float, *, check: bool) -> dict[str, Any]:
     record = next((r for r in job.checkpoints if manifest is not None and r.epoch == manifest.epoch), None)
     written = job.written_at(record.manifest) if record is not None else None
     return {
-        "url": job.store.url,
+        "url": job.store.shown_url,
         "topology": job.identity.topology,
         "key_groups": job.identity.key_groups,
         "generation": job.generation,

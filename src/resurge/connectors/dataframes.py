@@ -16,6 +16,8 @@ from resurge.connectors.parquet_files import cut_parquet, parquet_rows, read_par
 from resurge.connectors.spark_types import polars_schema
 from resurge.errors import SourceError, TopologyError
 
+_HADOOP_SCHEMES = {"s3": "s3a", "az": "abfs"}
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -78,6 +80,7 @@ class DataFrameReader:
     def start(self, spark: "SparkSession", folder: str) -> None:
         """Start Spark's own query; copies go to `<folder>/batches`, Spark's progress to `<folder>/checkpoint`."""
         self._folder = plain_location(folder)
+        refuse_unknown_to_spark(spark, self._folder)
         self._logged = set(self._driver_log().numbers())
         stream = self.source.build(spark)
         if not getattr(stream, "isStreaming", False):
@@ -91,7 +94,7 @@ class DataFrameReader:
         self._query = (
             stream.select(*[f"`{name}`" for name in self.source.columns])
             .writeStream.foreachBatch(self._copy_batch)
-            .option("checkpointLocation", f"{self._folder}/checkpoint")
+            .option("checkpointLocation", spark_location(f"{self._folder}/checkpoint"))
             .trigger(processingTime=self.source.trigger_interval)
             .start()
         )
@@ -171,7 +174,7 @@ class DataFrameReader:
         folder = self._batch_folder(batch_id)
         # Spark would write instants as 96-bit nanoseconds. The Spark session is the query's own, so the setting stays in it.
         batch.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        batch.write.mode("overwrite").parquet(folder)
+        batch.write.mode("overwrite").parquet(spark_location(folder))
         ranges = [cut_parquet(range_of(file), parquet_rows(file.path), None) for file in sorted(list_files(folder), key=_by_path)]
         filled = [part for part in ranges if part.rows]
         log.create(number, encode_batch(Batch(plan_splits(filled, self.source.splits, can_cut=True))))
@@ -206,6 +209,34 @@ class DataFrameReader:
         if self._log is None:
             raise SourceError("a DataFrame source was asked on an executor what to read; only the driver plans: call read there")
         return self._log
+
+
+def spark_location(location: str) -> str:
+    """A location as Spark's Hadoop spells it: fsspec's `s3` and `az` have other names there.
+
+    >>> spark_location("s3://bucket/job"), spark_location("gs://bucket/job"), spark_location("/data/job")
+    ('s3a://bucket/job', 'gs://bucket/job', 'file:///data/job')
+    """
+    if is_local(location):
+        return f"file://{location}"
+    scheme, _, rest = location.partition("://")
+    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+def refuse_unknown_to_spark(spark: "SparkSession", location: str) -> None:
+    """Refuse a place that Spark cannot open: it writes the copies and its own progress there."""
+    where = spark_location(location)
+    context = spark.sparkContext
+    try:
+        path = context._jvm.org.apache.hadoop.fs.Path(where)
+        path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path)
+    except Exception as error:
+        reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise SourceError(
+            f"a streaming DataFrame is copied to the job's checkpoint URL by Spark, and Spark cannot open {where}: {reason}; "
+            "give Spark the Hadoop connector for it (spark.jars.packages) and its settings, or keep the job in a folder that all "
+            "nodes share"
+        ) from error
 
 
 def _not_on_executors(spark: Any) -> Any:

@@ -4,6 +4,7 @@ A log that is full is renamed and a new one begun, so that a job that runs for m
 that are dropped the events that all others are understood by are kept: how the job began, and what it runs.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from io import FileIO
@@ -12,6 +13,7 @@ from types import TracebackType
 
 import msgspec
 
+from resurge.redaction import redacted
 from resurge.telemetry.events import Event, JobStarted, TopologyDescribed
 
 LOG_BYTES = 64 * 1024 * 1024
@@ -19,6 +21,7 @@ OLDER_KEPT = 3
 _decoder = msgspec.json.Decoder(Event)
 _encoder = msgspec.json.Encoder()
 
+OWNER_ONLY = 0o600
 Listener = Callable[[Event], None]
 
 
@@ -37,10 +40,13 @@ class TelemetryLog:
             self._open(path)
 
     def write(self, event: Event) -> None:
-        """Record an event."""
+        """Record an event, without credentials that its texts may have."""
+        text = _encoder.encode(event).decode()
+        shown = redacted(text)
+        event = event if shown == text else _decoder.decode(shown)
         with self._writing:
             if self._file is not None and self.path is not None:
-                line = _encoder.encode(event) + b"\n"
+                line = shown.encode() + b"\n"
                 if self._size_bytes and self._size_bytes + len(line) > self.limit_bytes:
                     self._file.close()
                     _rotate(self.path)
@@ -51,7 +57,7 @@ class TelemetryLog:
                 listener(event)
 
     def _open(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._file = open_for_owner(path)
         self._size_bytes = path.stat().st_size
 
     def close(self) -> None:
@@ -71,6 +77,11 @@ def log_files(path: Path) -> list[Path]:
     """The files that a log consists of, oldest first; the log itself is the last."""
     older = [_head(path), *(_older(path, number) for number in range(OLDER_KEPT, 0, -1))]
     return [file for file in [*older, path] if file.exists()]
+
+
+def open_for_owner(path: Path) -> FileIO:
+    """A log opened for appending, unbuffered; a new one can be read by its owner only."""
+    return open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, OWNER_ONLY))
 
 
 def read_events(path: Path) -> Iterator[Event]:

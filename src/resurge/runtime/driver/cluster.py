@@ -96,7 +96,7 @@ class EmbeddedCluster:
         """Start master and nodes; unless detached, they end with this process at the latest."""
         if self._is_temporary:
             self.folder = Path(tempfile.mkdtemp(prefix="resurge-cluster-"))
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark = f"{self.folder}#{secrets.token_hex(4)}"
         with self._locked():
             self._refuse_second()

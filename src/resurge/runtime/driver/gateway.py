@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resurge.errors import JobError
+from resurge.telemetry.log import open_for_owner
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -24,6 +25,7 @@ rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
 appender.file.name = file
 appender.file.fileName = ${{sys:resurge.spark.log}}
+appender.file.filePermissions = rw-------
 appender.file.filePattern = ${{sys:resurge.spark.log}}.%i
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
@@ -64,7 +66,7 @@ def launching(log: Path | None) -> Iterator[dict[str, str]]:
         options["preexec_fn"] = ignore_sigterm(options.get("preexec_fn", lambda: None))
         if log is None:
             return original(command, **options)
-        with log.open("ab") as errors:
+        with open_for_owner(log) as errors:
             return original(command, **options, stderr=errors)
 
     java_gateway.Popen = popen

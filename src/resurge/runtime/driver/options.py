@@ -2,7 +2,6 @@
 
 import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from resurge.connectors.locations import plain_location
 from resurge.errors import JobError
@@ -51,9 +50,6 @@ class RunOptions:
             raise JobError(
                 f"the headroom is {self.headroom}; expected the part of a node that may be used, above 0 and at most 1"
             )
-        if not Path(self.local_root).is_absolute():
-            # Executors have working folders of their own.
-            object.__setattr__(self, "local_root", str(Path(self.local_root).absolute()))
         if self.local_limit_bytes is not None and self.local_limit_bytes < 0:
             raise JobError(f"the local store's limit is {self.local_limit_bytes} bytes; expected 0 (all on disk) or more")
         if self.checkpoints_kept < 1:

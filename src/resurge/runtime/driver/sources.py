@@ -63,7 +63,7 @@ class Sources:
         for name, reader in self.readers.items():
             start = getattr(reader, "start", None)
             if start is not None:
-                self._told(name, start, runner.session(), self.store.path(paths.source_folder(name)))
+                self._told(name, start, runner.session(), self.store.location(paths.source_folder(name)))
 
     def initial(self) -> dict[str, Offset]:
         """Where every source begins."""

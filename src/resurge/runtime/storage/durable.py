@@ -12,6 +12,7 @@ from resurge.connectors import local_files
 from resurge.connectors.local_files import NoHardLinksError
 from resurge.connectors.locations import plain_location
 from resurge.errors import StorageError
+from resurge.redaction import redacted
 
 
 class DurableStore:
@@ -38,11 +39,15 @@ class DurableStore:
     @property
     def shown_url(self) -> str:
         """The URL as messages show it."""
-        return self.url
+        return redacted(self.url)
 
     def path(self, name: str) -> str:
         """The full path of a file in the store."""
         return f"{self.root}/{name}"
+
+    def location(self, name: str) -> str:
+        """What others need to find a file or folder of the store: a local path, or a URL."""
+        return self.path(name) if self.is_local else f"{self.url.rstrip('/')}/{name}"
 
     def create(self, name: str, content: bytes) -> bool:
         """Write a new file; False, and nothing changed, if one with other content is there."""

@@ -88,7 +88,7 @@ def claim(store: DurableStore, topology: Topology) -> JobReference:
         wanted = identity_of(topology, secrets.token_hex(8))
         known = wanted if store.create(paths.JOB, msgspec.json.encode(wanted)) else read_identity(store) or wanted
     refuse_difference(known, identity_of(topology), store.url)
-    return JobReference(known.id, known.topology, store.url)
+    return JobReference(known.id, known.topology, store.shown_url)
 
 
 def refuse_difference(known: JobIdentity, wanted: JobIdentity, url: str) -> None:

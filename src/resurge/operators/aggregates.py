@@ -178,6 +178,13 @@ def final_expressions(aggregates: Aggregates) -> list[pl.Expr]:
     return [_final(aggregate).alias(name) for name, aggregate in aggregates]
 
 
+def final_columns(aggregates: Aggregates, parts: pl.DataFrame) -> list[pl.Series]:
+    """The output columns of a table of partial columns; quicker than expressions where nothing is computed."""
+    if any(aggregate.kind == "mean" for _, aggregate in aggregates):
+        return parts.select(final_expressions(aggregates)).get_columns()
+    return [parts.get_column(Part(aggregate.kind, aggregate.column).name).alias(name) for name, aggregate in aggregates]
+
+
 def _final(aggregate: Aggregate) -> pl.Expr:
     if aggregate.kind != "mean":
         return pl.col(Part(aggregate.kind, aggregate.column).name)

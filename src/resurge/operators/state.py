@@ -9,11 +9,13 @@ tables of different key groups can be joined (`joined`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from resurge.operators.columns import columns_of, same_keys, taken
 from resurge.operators.hashing import Hashes, hash_rows, key_group_ends, routed_hashes
 
 DELETED = "__deleted"
@@ -101,7 +103,7 @@ class KeyedTable:
         for index, run in enumerate(self.runs):
             mine = np.flatnonzero(found & (owners == index))
             if mine.size:
-                pieces.append(run.rows.select(values)[positions[mine]])
+                pieces.append(taken(columns_of(run.rows, values), positions[mine]))
                 order.append(mine)
         missing = np.flatnonzero(~found)
         if missing.size:
@@ -110,10 +112,21 @@ class KeyedTable:
             order.append(missing)
         if not pieces:
             return pl.DataFrame(schema={name: self.spec.schema[name] for name in values})
-        gathered = pl.concat(pieces, rechunk=True) if len(pieces) > 1 else pieces[0]
+        if len(pieces) == 1:
+            return pieces[0]
         place = np.empty(keys.height, dtype=np.int64)
         place[np.concatenate(order)] = np.arange(keys.height)
-        return gathered[place]
+        return taken(pl.concat(pieces, rechunk=True), place)
+
+    def numbers(self, keys: pl.DataFrame, names: Sequence[str], routing: Hashes) -> list[npt.NDArray[Any]]:
+        """The values of number columns for these keys, in the keys' order; 0 for a key that has none."""
+        found, owners, positions = self._find(keys, routing)
+        values = [np.zeros(keys.height, dtype=np.float64 if self.spec.schema[name].is_float() else np.int64) for name in names]
+        for index, run in enumerate(self.runs):
+            mine = np.flatnonzero(found & (owners == index))
+            for name, column in zip(names, values, strict=True):
+                column[mine] = run.rows.get_column(name).to_numpy()[positions[mine]]
+        return values
 
     @property
     def highest_bucket(self) -> int | None:
@@ -173,7 +186,7 @@ class KeyedTable:
         positions = np.zeros(count, dtype=np.int64)
         if not self.runs or not count:
             return found, owners, positions
-        wanted = keys.select(self.spec.key)
+        wanted = columns_of(keys, self.spec.key)
         hashes = self.spec.hashes(wanted, routing)
         open_rows = np.argsort(hashes, kind="stable")
         for index in range(len(self.runs) - 1, -1, -1):
@@ -244,7 +257,7 @@ def merge(spec: TableSpec, runs: Sequence[Run], low: int | None, drop_markers: b
     if drop_markers:
         keep &= ~rows.get_column(DELETED).to_numpy()[order]
     kept = order[keep]
-    return _as_run(spec, hashes[keep], rows[kept])
+    return _as_run(spec, hashes[keep], taken(rows, kept))
 
 
 def joined(tables: Sequence[KeyedTable]) -> KeyedTable:
@@ -286,6 +299,10 @@ def _newest_of_equal(
     spec: TableSpec, rows: pl.DataFrame, order: npt.NDArray[np.int64], equal: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Among neighbours of equal hash keep each key's last row; different keys of one hash all stay."""
+    pairs = np.flatnonzero(equal)
+    keys = columns_of(rows, spec.key)
+    if same_keys(taken(keys, order[pairs]), taken(keys, order[pairs + 1]), spec.key).all():
+        return np.append(~equal, True)
     shared = np.zeros(order.size, dtype=np.bool_)
     shared[1:] |= equal
     shared[:-1] |= equal
@@ -306,6 +323,7 @@ def _positions(
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
     """Where each wanted key stands in a run; neighbours of equal hash are tried one after another."""
     where = np.searchsorted(run.hashes, hashes)
+    keys = columns_of(run.rows, key)
     hit = np.zeros(hashes.size, dtype=np.bool_)
     result = np.zeros(hashes.size, dtype=np.int64)
     trying = np.arange(hashes.size)
@@ -318,19 +336,12 @@ def _positions(
         trying, place = trying[same_hash], place[same_hash]
         if not trying.size:
             break
-        same = _same_keys(run.rows.select(key)[place], wanted[open_rows[trying]], key)
+        same = same_keys(taken(keys, place), taken(wanted, open_rows[trying]), key)
         hit[trying[same]] = True
         result[trying[same]] = place[same]
         trying = trying[~same]
         offset += 1
     return hit, result
-
-
-def _same_keys(left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    same = np.ones(left.height, dtype=np.bool_)
-    for column in key:
-        same &= left.get_column(column).eq_missing(right.get_column(column)).to_numpy()
-    return same
 
 
 def _run_of(spec: TableSpec, delta: TableDelta, has_older: bool) -> Run | None:
@@ -341,13 +352,14 @@ def _run_of(spec: TableSpec, delta: TableDelta, has_older: bool) -> Run | None:
         gone = delta.deletes.with_columns(*missing, pl.lit(True).alias(DELETED))
         pieces.append(gone.select(*spec.schema, DELETED))
     if delta.upserts is not None and delta.upserts.height:
-        pieces.append(delta.upserts.select(*spec.schema).with_columns(pl.lit(False).alias(DELETED)))
+        kept = np.zeros(delta.upserts.height, dtype=np.bool_)
+        pieces.append(pl.DataFrame([*(delta.upserts.get_column(name) for name in spec.schema), pl.Series(DELETED, kept)]))
     if not pieces:
         return None
     rows = pl.concat(pieces) if len(pieces) > 1 else pieces[0]
     hashes = spec.hashes(rows, routing)
     order = np.argsort(hashes, kind="stable")
-    run = _as_run(spec, hashes[order], rows[order])
+    run = _as_run(spec, hashes[order], taken(rows, order))
     return merge(spec, [run], None, drop_markers=False) if len(pieces) > 1 else run
 
 
@@ -357,6 +369,8 @@ def _as_run(spec: TableSpec, hashes: Hashes, rows: pl.DataFrame) -> Run:
 
 
 def _alive(buckets: pl.Series, low: int) -> npt.NDArray[np.bool_]:
+    if not buckets.null_count():
+        return np.asarray(buckets.to_numpy() >= low)
     return (buckets >= low).fill_null(False).to_numpy()
 
 

@@ -56,6 +56,23 @@ class Panes:
         cells = (int(self.codes.max()) + 1) * max(self.times_us.size + 1, windows)
         return cells <= min(MOST_CELLS, MOST_CELLS_PER_ROW * self.codes.size)
 
+    @cached_property
+    def rows_per_time(self) -> Integers:
+        """How many rows each pane has."""
+        rows = np.bincount(np.searchsorted(self.times_us, self.pane_us), weights=self.parts.get_column(_ROWS).to_numpy())
+        return rows.astype(np.int64)
+
+    @cached_property
+    def whole(self) -> dict[Part, bool]:
+        """Which parts are sums of whole numbers that floating point holds exactly, as far as was asked."""
+        return {}
+
+    def is_whole(self, part: Part) -> bool:
+        """Whether a part is a sum of whole numbers that floating point holds exactly; looked at once for all windows."""
+        if part not in self.whole:
+            self.whole[part] = _is_whole(part, self.parts)
+        return self.whole[part]
+
     def totals(self, part: str) -> Integers:
         """For each pane and key, the sum over all earlier panes; computed once for all windows."""
         if part not in self._totals:
@@ -71,7 +88,7 @@ class Panes:
 def windowed(panes: Panes, size_us: int, slide_us: int, open_from: int | None, aggregates: Aggregates) -> Windowed:
     """The parts of every key and open window; a window's number is its start divided by the slide."""
     parts = parts_of(aggregates)
-    if panes.is_dense(size_us, slide_us) and all(_is_whole(part, panes.parts) for part in parts):
+    if panes.is_dense(size_us, slide_us) and all(panes.is_whole(part) for part in parts):
         return _from_totals(panes, size_us, slide_us, open_from, parts)
     row, window = _hits(panes.pane_us, size_us, slide_us, open_from)
     first, numbers = int(window.min()) if window.size else 0, None

@@ -11,17 +11,20 @@ from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.aggregates import (
     Aggregates,
+    all_partial_columns,
     count,
-    final_expressions,
+    final_columns,
     final_schema,
     merge_with,
     partial_schema,
+    parts_of,
 )
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
+from resurge.operators.columns import columns_of, taken
 from resurge.operators.combining import PANE, Combiner, time_us
 from resurge.operators.hashing import Hashes
 from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
-from resurge.operators.window_sums import Panes, windowed
+from resurge.operators.window_sums import Integers, Panes, windowed
 
 START, END = "window_start", "window_end"
 _OLD = "__old"
@@ -115,16 +118,18 @@ class Window(StatefulOperator):
         table = state["windows"]
         open_from = self._open_from(context.watermark_us)
         panes = _panes(inputs[0], self.key)
-        late_rows = self._late_rows(inputs[0].frame, open_from)
+        late_rows = _untimed(inputs[0]) + (0 if panes is None else self._late_rows(panes, open_from))
         low = self._open_from(context.closing_us)
         if panes is None:
-            emitted = (
-                table.between(None, low) if self.emit == "final" and low is not None else pl.DataFrame(schema=table.spec.schema)
-            )
-            return Outcome(self._output(emitted.sort(START, *self.key)), {"windows": TableDelta(low=low)}, late_rows)
+            nothing = pl.DataFrame(schema=table.spec.schema)
+            emitted = nothing if self.emit == "update" else self._closed(table, nothing, low)
+            return Outcome(self._output(emitted), {"windows": TableDelta(low=low)}, late_rows)
         changed, routing = self._changed(panes, table, open_from)
-        is_open = np.ones(changed.height, dtype=np.bool_) if low is None else changed.get_column(START).to_numpy() >= low
-        kept, kept_routing = (changed, routing) if is_open.all() else (changed.filter(pl.Series(is_open)), routing[is_open])
+        kept, kept_routing = changed, routing
+        if low is not None:
+            is_open = changed.get_column(START).to_numpy() >= low
+            if not is_open.all():
+                kept, kept_routing = taken(changed, np.flatnonzero(is_open)), routing[is_open]
         changes = {"windows": TableDelta(kept, low=low, routing=kept_routing)}
         if self.emit == "update":
             return Outcome(self._output(changed), changes, late_rows, routing=routing)
@@ -135,33 +140,45 @@ class Window(StatefulOperator):
         found = windowed(panes, self.span.size_us, self.span.slide_us, open_from, self.aggregates)
         routing = panes.keys.hashes[found.codes]
         starts = found.windows * self.span.slide_us
-        changed: pl.DataFrame = panes.keys.keys[found.codes]
-        changed = changed.with_columns(pl.Series(START, starts), *found.parts.get_columns())
+        keys = taken(panes.keys.keys, found.codes).get_columns()
+        changed = pl.DataFrame([*keys, pl.Series(START, starts), *found.parts.get_columns()])
         last = table.highest_bucket
         # Windows that start after the last one in state are new.
         known = np.flatnonzero(starts <= last) if last is not None else starts[:0]
         if not known.size:
             return changed, routing
-        older = table.lookup(changed.select(*self.key, START)[known], routing[known]).rename(lambda name: name + _OLD)
-        merged = (
-            changed[known].hstack(older).with_columns(merge_with(self.aggregates, _OLD, changed.schema)).select(changed.columns)
-        )
-        if known.size == changed.height:
-            return merged, routing
+        parts = self._added(table, changed, routing, known) if _are_sums(found.parts, self.aggregates) else None
+        if parts is not None:
+            return pl.DataFrame([*keys, changed.get_column(START), *parts]), routing
+        older = table.lookup(taken(changed, known), routing[known]).rename(lambda name: name + _OLD)
+        merging = merge_with(self.aggregates, _OLD, changed.schema)
+        merged = taken(changed, known).hstack(older).with_columns(merging).select(changed.columns)
         place = np.arange(changed.height)
         place[known] = changed.height + np.arange(known.size)
-        return pl.concat([changed, merged], rechunk=True)[place], routing
+        return taken(pl.concat([changed, merged], rechunk=True), place), routing
+
+    def _added(self, table: KeyedTable, changed: pl.DataFrame, routing: Hashes, known: Integers) -> list[pl.Series] | None:
+        """The sums with those in state added; None where a whole number might not fit."""
+        names = all_partial_columns(self.aggregates)
+        older = table.numbers(taken(columns_of(changed, (*self.key, START)), known), names, routing[known])
+        made = []
+        for name, old in zip(names, older, strict=True):
+            values = changed.get_column(name).to_numpy().copy()
+            if values.dtype == np.int64 and max(_largest(values), _largest(old)) >= 2**62:
+                return None
+            values[known] = old + values[known]
+            made.append(pl.Series(name, values))
+        return made
 
     def _open_from(self, watermark_us: int | None) -> int | None:
         return None if watermark_us is None else self.span.closed_before(watermark_us)
 
-    def _late_rows(self, panes: pl.DataFrame, open_from: int | None) -> int:
-        if not panes.height:
+    def _late_rows(self, panes: Panes, open_from: int | None) -> int:
+        """Rows all of whose windows are closed."""
+        if open_from is None:
             return 0
-        late = pl.col(PANE).is_null()
-        if open_from is not None:
-            late |= self.span.last_start(pl.col(PANE)) < open_from
-        return int(panes.select(pl.col("count()").filter(late).sum()).item())
+        slide_us = self.span.slide_us
+        return int(panes.rows_per_time[panes.times_us // slide_us * slide_us < open_from].sum())
 
     def _closed(self, table: KeyedTable, changed: pl.DataFrame, low: int | None) -> pl.DataFrame:
         """The windows that this epoch closes."""
@@ -171,9 +188,10 @@ class Window(StatefulOperator):
         return table.apply(closing).between(None, low).sort(START, *self.key)
 
     def _output(self, rows: pl.DataFrame) -> pl.DataFrame:
-        start = pl.col(START)
-        bounds = [start.cast(_TIME).alias(START), (start + self.span.size_us).cast(_TIME).alias(END)]
-        return rows.select(*self.key, *bounds, *final_expressions(self.aggregates))
+        start = rows.get_column(START)
+        end = pl.Series(END, start.to_numpy() + self.span.size_us)
+        keys = [rows.get_column(name) for name in self.key]
+        return pl.DataFrame([*keys, start.cast(_TIME), end.cast(_TIME), *final_columns(self.aggregates, rows)])
 
     def watermark_delay_us(self) -> int:
         """A window that is emitted ended at most the lateness before the watermark."""
@@ -182,6 +200,27 @@ class Window(StatefulOperator):
     def signature(self) -> str:
         """Key, span and mode are fixed for the life of a job."""
         return f"Window({', '.join(self.inputs)}; {', '.join(self.key)}; {self.span}; {self.emit})"
+
+
+def _untimed(batch: Batch) -> int:
+    """Rows without a time: they belong to no window, and count as late rather than vanish."""
+
+    def compute() -> int:
+        untimed = batch.frame.get_column(PANE).is_null()
+        return int(batch.frame.get_column("count()").filter(untimed).sum()) if untimed.any() else 0
+
+    return batch.once("untimed", compute)
+
+
+def _are_sums(parts: pl.DataFrame, aggregates: Aggregates) -> bool:
+    """Whether all parts are counts and sums of plain numbers."""
+    return all(
+        part.kind in ("count", "sum") and parts.schema[part.name] in (pl.Int64, pl.Float64) for part in parts_of(aggregates)
+    )
+
+
+def _largest(values: Integers) -> int:
+    return max(-int(values.min()), int(values.max())) if values.size else 0
 
 
 def _panes(batch: Batch, key: tuple[str, ...]) -> Panes | None:

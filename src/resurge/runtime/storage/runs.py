@@ -94,7 +94,7 @@ class SegmentWriter:
         return tuple(places)
 
     def _add(self, rows: pl.DataFrame, run: Run, part: slice, groups: tuple[int, int]) -> str:
-        content = to_bytes(rows.with_columns(pl.Series(HASH, run.hashes[part], dtype=pl.UInt64)))
+        content = to_bytes(pl.DataFrame([*rows.get_columns(), pl.Series(HASH, run.hashes[part])]))
         reference = RunRef(self.name, self.size, len(content), zlib.crc32(content), *groups)
         padding = -len(content) % 64
         self.pieces += [content, bytes(padding)]

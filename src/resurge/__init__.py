@@ -4,7 +4,6 @@ Names are loaded when they are first used: describing a topology needs no Spark,
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ __all__ = ["__version__", *sorted(_HOMES), "errors"]  # noqa: PLE0604 (all are s
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        return version("resurge")
+        return import_module("resurge.model.version").VERSION
     if name == "errors":
         return import_module("resurge.errors")
     if name not in _HOMES:

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
-import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
+import resurge
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,8 +56,7 @@ def test_metadata_says_what_it_is(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = Parser().parsestr(archive.read(name).decode())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert metadata["Version"] == project["version"]
+    assert metadata["Version"] == resurge.__version__
     assert "Apache" in str(metadata.get_all("License") or metadata.get_all("License-Expression"))
     assert "Typing :: Typed" in metadata.get_all("Classifier")
     assert set(metadata.get_all("Provides-Extra")) >= {"dashboard", "metrics", "traces", "kafka", "postgres", "delta"}

@@ -22,7 +22,7 @@ def chosen(tmp_path, monkeypatch):
 
     def choose(*arguments: str, options: object = None, config: str | None = None, env: dict[str, str] | None = None):
         found = {}
-        monkeypatch.setattr(run, "run_with", lambda topology, values: found.update(values))
+        monkeypatch.setattr(run, "run_with", lambda topology, values, again: found.update(values))
         (tmp_path / "job.py").write_text(JOB.format(options=repr({} if options is None else options)))
         if config is not None:
             (tmp_path / "conf").mkdir(exist_ok=True)

@@ -11,11 +11,11 @@ from resurge.errors import TopologyError
 from resurge.handle import RunningJob
 from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
+from resurge.runtime.driver.cluster_runner import runner_on
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.gateway import running_context
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.session import LOCAL_MASTER, open_session
-from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.driver.session import LOCAL_MASTER
 from resurge.telemetry.log import TelemetryLog
 
 
@@ -109,11 +109,11 @@ def _opened(
     with ExitStack() as opened:
         url = str(checkpoint) if checkpoint is not None else opened.enter_context(TemporaryDirectory(prefix="resurge-job-"))
         is_ours = running_context() is None
-        spark = open_session(master, f"resurge {built.name}", log=_spark_log(checkpoint))
+        runner = runner_on(master, f"resurge {built.name}", _spark_log(checkpoint))
         if is_ours:
-            opened.callback(spark.stop)
+            opened.callback(runner.spark.stop)
         log = opened.enter_context(TelemetryLog(Path(telemetry) if telemetry is not None else None))
-        yield Engine(built, SparkRunner(spark), replace(options, checkpoint_url=url), log)
+        yield Engine(built, runner, replace(options, checkpoint_url=url), log)
 
 
 def interval_seconds(interval: Duration) -> float:

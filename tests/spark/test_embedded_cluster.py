@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from resurge.errors import ClusterError
+from resurge.runtime.driver import standalone
 from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at, executor_ids
 from resurge.runtime.driver.processes import is_running, marked
 from resurge.runtime.driver.session import open_session
@@ -84,6 +85,28 @@ def test_everything_listens_on_loopback_only(cluster: EmbeddedCluster, spark: An
     listening = {c.laddr.ip for p in processes_of(cluster) for c in p.net_connections() if c.status == psutil.CONN_LISTEN}
     assert listening <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
     assert listening
+
+
+def test_only_who_knows_the_secret_can_join_and_nobody_else_can_read_it(cluster: EmbeddedCluster, spark: Any) -> None:
+    """A worker without it is refused; arguments, which all users of a machine can read, do not have it."""
+    cluster.wait_for(spark, 2)
+    secret = cluster.settings()["spark.authenticate.secret"]
+    assert len(secret) >= 32
+    assert (cluster.folder / "cluster.json").stat().st_mode & 0o077 == 0
+    everybody = [*processes_of(cluster), psutil.Process(), *psutil.Process().children(recursive=True)]
+    assert not [process for process in everybody if secret in " ".join(process.cmdline())]
+
+    log = cluster.folder / "stranger.log"
+    command = standalone.worker_command(cluster.master_url, 1, "600m", cluster.folder / "stranger")
+    with log.open("wb") as file:
+        environment = standalone.daemon_environment(f"{cluster.folder}#stranger/", "another secret")
+        stranger = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: "Failed to connect to master" in log.read_text(), "the refusal")
+        assert "Successfully registered" not in log.read_text()
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_a_cluster_is_found_by_its_master(cluster: EmbeddedCluster) -> None:

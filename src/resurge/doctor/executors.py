@@ -39,11 +39,11 @@ def executor_findings(master: str) -> Iterator[Finding]:
         yield reached
         if reached.advice:
             return
-    from resurge.runtime.driver.session import open_session
+    from resurge.runtime.driver.cluster_runner import runner_on
 
     began_s = time.monotonic()
     try:
-        spark = open_session(master, "resurge doctor")
+        spark = runner_on(master, "resurge doctor").spark
     except ResurgeError as error:
         yield problem("session", str(error), "look at Java and the master first")
         return

@@ -126,7 +126,8 @@ class EmbeddedCluster:
 
     def settings(self) -> dict[str, str]:
         """Spark settings of a job on this cluster."""
-        settings = standalone.cluster_settings(self._cores_per_node, self._memory, self._silence_s)
+        secret = self._state().secret
+        settings = standalone.cluster_settings(self._cores_per_node, self._memory, self._silence_s, secret)
         if self.network is not None:
             address = self.network.address(hosts.DRIVER)
             settings |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
@@ -272,7 +273,8 @@ class EmbeddedCluster:
 
     def _start_master(self, mark: str, network: HostNetwork | None) -> ClusterState:
         address = standalone.HOST if network is None else network.address(MASTER)
-        environment = standalone.daemon_environment(_node_mark(mark, MASTER), address)
+        secret = secrets.token_urlsafe()
+        environment = standalone.daemon_environment(_node_mark(mark, MASTER), secret, address)
         for _ in range(MASTER_ATTEMPTS):
             port = _free_port()
             process = self._spawn(MASTER, standalone.master_command(port, address), environment, network)
@@ -281,7 +283,7 @@ class EmbeddedCluster:
             if is_up:
                 url, master = f"spark://{address}:{port}", ProcessId.of(process.pid)
                 state = ClusterState(mark, url, master, self._cores_per_node, self._memory, silence_s=self._silence_s)
-                return state if network is None else msgspec.structs.replace(state, network=network.name)
+                return msgspec.structs.replace(state, secret=secret, network=None if network is None else network.name)
         raise ClusterError(f"Spark's master did not start; {_last_line(self._log(MASTER))}")
 
     def _add(self, state: ClusterState, specs: Sequence[NodeSpec]) -> ClusterState:
@@ -296,7 +298,7 @@ class EmbeddedCluster:
         network = HostNetwork(state.network) if state.network else None
         address = standalone.HOST if network is None else network.add(spec.name)
         command = standalone.worker_command(state.master_url, state.cores_per_node, state.memory, folder, address)
-        environment = standalone.node_environment(_node_mark(state.mark, spec.name), spec, local, address)
+        environment = standalone.node_environment(_node_mark(state.mark, spec.name), state.secret, spec, local, address)
         return ProcessId.of(self._spawn(spec.name, command, environment, network).pid)
 
     def _spawn(

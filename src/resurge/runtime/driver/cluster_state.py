@@ -46,7 +46,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
 class ClusterState(msgspec.Struct, frozen=True):
     """A cluster that was started. `mark` is in the environment of every process of it, `started` counts nodes, dead ones too.
 
-    `network` names the namespaces where each node has a host of its own.
+    `network` names the namespaces where each node has a host of its own. Only who knows the `secret` can join or run jobs.
     """
 
     mark: str
@@ -58,6 +58,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     nodes: list[NodeRecord] = []
     silence_s: float = SILENCE_S
     network: str | None = None
+    secret: str = ""
 
     def with_nodes(self, added: Sequence[NodeRecord]) -> "ClusterState":
         """The same cluster after nodes were started; names are never used twice."""
@@ -130,6 +131,8 @@ def read_state(folder: Path) -> ClusterState | None:
 def write_state(folder: Path, state: ClusterState) -> None:
     """Keep a cluster; whoever reads meanwhile sees the old state or the new one."""
     temporary = folder / f".{STATE_FILE}.tmp"
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
     temporary.replace(folder / STATE_FILE)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER = "local[*]"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+AUTHENTICATE = "spark.authenticate"
+AUTHENTICATE_SECRET = "spark.authenticate.secret"
 LEAST_SHARED_MEMORY_BYTES = 1 << 30
 # Long enough for a small machine on which starting nodes take all cores.
 SILENCE_S = 20.0
@@ -50,6 +52,8 @@ def open_session(
         for key, value in chosen.items():
             builder = builder.config(key, value)
         try:
+            if AUTHENTICATE_SECRET in chosen:
+                _start_jvm(chosen)
             spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -61,6 +65,15 @@ def open_session(
     if found is None and log is None:
         spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+def _start_jvm(settings: dict[str, str]) -> None:
+    """Start the driver's JVM without the secret: its settings are arguments, which other users of the machine can read."""
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is None:
+        open_to_all = {key: value for key, value in settings.items() if key not in (AUTHENTICATE, AUTHENTICATE_SECRET)}
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(open_to_all.items())))
 
 
 def silence_settings(silence_s: float = SILENCE_S) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from resurge.errors import ClusterError
 from resurge.runtime.driver.cluster_state import NodeSpec
 from resurge.runtime.driver.processes import MARK
-from resurge.runtime.driver.session import SILENCE_S, silence_settings
+from resurge.runtime.driver.session import AUTHENTICATE, AUTHENTICATE_SECRET, SILENCE_S, silence_settings
 
 HOST = "127.0.0.1"
 DAEMON_MEMORY = "192m"
@@ -20,6 +20,8 @@ MODULE_OPTIONS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in 
 NODE_VARIABLE = "RESURGE_NODE"
 DOMAIN_VARIABLE = "RESURGE_DOMAIN"
 CPU_SHARE_VARIABLE = "RESURGE_CPU_SHARE"
+# Spark's own, which a worker also gives to its executors.
+SECRET_VARIABLE = "_SPARK_AUTH_SECRET"
 
 
 def spark_home() -> Path:
@@ -65,11 +67,12 @@ def worker_command(master_url: str, cores: int, memory: str, folder: Path, host:
 
 def _java(*properties: str) -> list[str]:
     # spark-class would start another JVM first, only to compose this command: a second for each node.
-    return [java_command(), "-cp", f"{spark_home()}/jars/*", f"-Xmx{DAEMON_MEMORY}", *SMALL_JVM, *MODULE_OPTIONS, *properties]
+    options = [f"-Xmx{DAEMON_MEMORY}", *SMALL_JVM, *MODULE_OPTIONS, "-Dspark.authenticate=true", *properties]
+    return [java_command(), "-cp", f"{spark_home()}/jars/*", *options]
 
 
-def daemon_environment(mark: str, host: str = HOST) -> dict[str, str]:
-    """The environment of a daemon: its only address, and a mark that every process below it inherits."""
+def daemon_environment(mark: str, secret: str, host: str = HOST) -> dict[str, str]:
+    """The environment of a daemon: its only address, the cluster's secret, and a mark that every process below it inherits."""
     return os.environ | {
         "SPARK_HOME": str(spark_home()),
         # A worker refuses to compose an executor's command without it.
@@ -77,12 +80,14 @@ def daemon_environment(mark: str, host: str = HOST) -> dict[str, str]:
         "SPARK_LOCAL_IP": host,
         "SPARK_LOCAL_HOSTNAME": host,
         MARK: mark,
+        # Other users of the machine can read arguments, but not the environment.
+        SECRET_VARIABLE: secret,
     }
 
 
-def node_environment(mark: str, spec: NodeSpec, local_folder: Path, host: str = HOST) -> dict[str, str]:
+def node_environment(mark: str, secret: str, spec: NodeSpec, local_folder: Path, host: str = HOST) -> dict[str, str]:
     """The environment of a node: also what its tasks may ask, and a folder for its shuffle files."""
-    return daemon_environment(mark, host) | {
+    return daemon_environment(mark, secret, host) | {
         NODE_VARIABLE: spec.name,
         DOMAIN_VARIABLE: spec.domain,
         CPU_SHARE_VARIABLE: repr(spec.cpu_share),
@@ -90,10 +95,14 @@ def node_environment(mark: str, spec: NodeSpec, local_folder: Path, host: str = 
     }
 
 
-def cluster_settings(cores_per_node: int = 1, memory: str = "700m", silence_s: float = SILENCE_S) -> dict[str, str]:
+def cluster_settings(
+    cores_per_node: int = 1, memory: str = "700m", silence_s: float = SILENCE_S, secret: str = ""
+) -> dict[str, str]:
     """Spark settings of a job on an embedded cluster: one executor per node."""
     return {
         **silence_settings(silence_s),
+        AUTHENTICATE: "true",
+        AUTHENTICATE_SECRET: secret,
         "spark.executor.cores": str(cores_per_node),
         "spark.executor.memory": memory,
         "spark.executor.extraJavaOptions": " ".join(SMALL_JVM),

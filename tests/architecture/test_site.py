@@ -12,7 +12,7 @@ import typer
 import resurge
 from resurge.builder import TopologyBuilder
 from resurge.cli import main
-from resurge.runtime.driver.runner import InlineRunner
+from tests.support.inline_sessions import run_inline
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -123,9 +123,4 @@ def commands() -> dict[tuple[str, ...], set[str]]:
 
 def run_without_spark(monkeypatch) -> None:
     """`run` and `start` use the engine in this process."""
-    from types import SimpleNamespace
-
-    from resurge import running
-
-    monkeypatch.setattr(running, "open_session", lambda master, name, **options: SimpleNamespace(stop=lambda: None))
-    monkeypatch.setattr(running, "SparkRunner", lambda spark: InlineRunner(2))
+    run_inline(monkeypatch)

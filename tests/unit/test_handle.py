@@ -2,14 +2,13 @@
 
 import doctest
 import threading
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from resurge import MemorySink, TopologyBuilder, count, posts, running
 from resurge.errors import JobError, ResurgeError
-from resurge.runtime.driver.runner import InlineRunner
+from tests.support.inline_sessions import run_inline
 
 PATIENCE_S = 60
 
@@ -17,10 +16,7 @@ PATIENCE_S = 60
 @pytest.fixture
 def sessions(monkeypatch) -> list[str]:
     """Run in this process; has an entry for each session that was stopped."""
-    ended: list[str] = []
-    monkeypatch.setattr(running, "open_session", lambda master, name, **options: SimpleNamespace(stop=lambda: ended.append(name)))
-    monkeypatch.setattr(running, "SparkRunner", lambda spark: InlineRunner(2))
-    return ended
+    return run_inline(monkeypatch)
 
 
 def job(sink: MemorySink, total: int | None = None, *, fails_at: int | None = None) -> TopologyBuilder:

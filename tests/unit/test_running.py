@@ -2,24 +2,20 @@
 
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from resurge import MemorySink, TopologyBuilder, posts, running
 from resurge.errors import JobError, ResurgeError
-from resurge.runtime.driver.runner import InlineRunner
+from tests.support.inline_sessions import run_inline
 
 
 @pytest.fixture
 def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Run in this process, with temporary folders in tmp_path; has an entry for each session that was stopped."""
-    ended: list[str] = []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(running, "open_session", lambda master, name, **options: SimpleNamespace(stop=lambda: ended.append(name)))
-    monkeypatch.setattr(running, "SparkRunner", lambda spark: InlineRunner(2))
-    return ended
+    return run_inline(monkeypatch)
 
 
 def counted(sink: MemorySink, *, fails: bool = False) -> TopologyBuilder:
@@ -50,10 +46,10 @@ def test_a_run_that_fails_leaves_no_folder_behind_either(tmp_path, stopped, monk
         running.run(counted(MemorySink(), fails=True), interval=0, until_idle=True)
     assert stopped == ["resurge job"]
 
-    def refuse(master: str, name: str, **options: object) -> None:
+    def refuse(*given: object) -> None:
         raise JobError("Spark did not start")
 
-    monkeypatch.setattr(running, "open_session", refuse)
+    monkeypatch.setattr(running, "runner_on", refuse)
     with pytest.raises(JobError):
         running.run(counted(MemorySink()), until_idle=True)
     assert list(tmp_path.iterdir()) == []

@@ -33,15 +33,9 @@ from resurge.coordinator.state import Ended, Goal, JobState, Publication, Questi
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
 from resurge.narration import planned as plan_told
-from resurge.protocols import recovery
+from resurge.protocols import recovery, retrying
 from resurge.protocols.recovery import Phase
 from resurge.scheduling import after_loss, is_same_question
-
-MOST_FAILURES = 3
-"""So often in a row is a job tried again at which the engine failed: a fault of its own shows at every attempt."""
-MOST_MISPLACED = 8
-MISPLACED_AGAIN_S = 0.05
-"""Spark places tasks elsewhere while a node's slots are taken: a moment later they are free. Doubled each time."""
 
 
 def nodes_changed(state: JobState, changed: NodesChanged, now_s: float) -> JobState:
@@ -96,9 +90,10 @@ def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
     if ended.result is None:
         state = _discarded(_without(state, ended.attempt), ended.attempt)
         return _failed(state, ended.failure or Failure(ENGINE_FAILED, "the job ended without a result"), now_s)
+    at_s = now_s if ended.at_s is None else ended.at_s
     if ended.attempt != state.lane.foreground and state.lane.foreground is not None:
-        return replace(state, ended=(*state.ended, Ended(ended, now_s)))
-    return collected(state, Ended(ended, now_s), now_s)
+        return replace(state, ended=(*state.ended, Ended(ended, at_s)))
+    return collected(state, Ended(ended, at_s), now_s)
 
 
 def collected(state: JobState, ended: Ended, now_s: float) -> JobState:
@@ -124,13 +119,11 @@ def _discarded(state: JobState, attempt: str) -> JobState:
 
 def _failed(state: JobState, failure: Failure, now_s: float) -> JobState:
     """Try again what may go well the next time: not what failed because of the user's own code, nor for ever."""
-    if failure.kind == MISPLACED and state.misplaced < MOST_MISPLACED:
-        wait_s = MISPLACED_AGAIN_S * 2**state.misplaced
-        lane = replace(state.lane, not_before_s=now_s + wait_s)
-        return replace(state, misplaced=state.misplaced + 1, lane=lane)
-    if failure.kind == ENGINE_FAILED and state.failures < MOST_FAILURES:
-        return replace(state, failures=state.failures + 1)
-    return replace(state, failure=failure)
+    failures = state.failures + 1
+    pause_s = retrying.pause_s(failures) if failure.kind in (MISPLACED, ENGINE_FAILED) else None
+    if pause_s is None:
+        return replace(state, failure=failure)
+    return replace(state, failures=failures, lane=replace(state.lane, not_before_s=now_s + pause_s))
 
 
 # The planner

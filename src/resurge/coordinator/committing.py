@@ -28,7 +28,7 @@ def committed(state: JobState, flight: InFlight, result: JobResult, took_s: floa
     """Commit whatever the job was for: lagging partitions first, then the live epoch, then the checkpoint."""
     job, step = flight.job, flight.step
     state = _adopted(state, job, result)
-    state = replace(state, rhythm=replace(state.rhythm, attempt_s=took_s), failures=0, misplaced=0)
+    state = replace(state, rhythm=replace(state.rhythm, attempt_s=took_s), failures=0)
     if step is not None:
         state = _catch_up_committed(state, flight, step, result, took_s, now_s)
     if job.live_epoch is not None:

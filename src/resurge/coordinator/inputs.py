@@ -59,12 +59,13 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True, tag=True):
-    """A job succeeded, or was void because nodes were lost, or failed."""
+    """A job succeeded, or was void because nodes were lost, or failed; at this time, where that was before it is told."""
 
     attempt: str
     result: JobResult | None = None
     lost: list[NodeId] = []
     failure: Failure | None = None
+    at_s: float | None = None
 
 
 class InputReady(msgspec.Struct, frozen=True, tag=True):

@@ -211,7 +211,6 @@ class JobState:
     next_attempt: int = 1
     told: Told = field(default_factory=Told)
     failures: int = 0
-    misplaced: int = 0
     failure: Failure | None = None
     wake_s: float | None = None
     outbox: tuple[Command, ...] = ()

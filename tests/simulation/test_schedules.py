@@ -1,6 +1,8 @@
 """Thousands of failure schedules against the real protocols, strategies and planners, in virtual time."""
 
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from resurge.simulator.scenarios import SCENARIOS
 from resurge.telemetry.events import NodeJoined, NodeLost, RecoveryPlanned
 from resurge.telemetry.recovery_metrics import outages
 
+FEW, SHARE = 2_000, 250
 FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
 
 
@@ -31,19 +34,31 @@ def described(outcome: Outcome) -> str:
     )
 
 
-def test_no_schedule_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
-    """Safety after every step, liveness at the end, whatever dies and whenever."""
-    broken = []
-    losses: Counter[str] = Counter()
-    for seed in range(request.config.getoption("--schedules")):
+def tried(seeds: range) -> tuple[list[str], Counter[str]]:
+    """What broke in some schedules, and in how many of each strategy nodes were lost."""
+    broken, losses = [], Counter[str]()
+    for seed in seeds:
         outcome = simulate("random", seed, STRATEGIES[seed % len(STRATEGIES)])
         losses[outcome.strategy] += any(isinstance(event, NodeLost) for event in outcome.events)
         if outcome.broken:
             broken.append(described(outcome))
         elif outcome.facts.is_whole and any(outage.to_s is None for outage in outages(outcome.events)):
             broken.append(f"seed {outcome.seed} with {outcome.strategy}: some query was never told to be back")
+    return broken, losses
+
+
+def test_no_schedule_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
+    """Safety after every step, liveness at the end, whatever dies and whenever; many schedules are shared by processes."""
+    count = request.config.getoption("--schedules")
+    parts = [range(first, min(first + SHARE, count)) for first in range(0, count, SHARE)]
+    if count <= FEW:
+        results = [tried(part) for part in parts]
+    else:
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+            results = list(pool.map(tried, parts))
+    broken = [line for lines, _ in results for line in lines]
     assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
-    assert set(losses) == set(STRATEGIES)
+    assert set().union(*(losses for _, losses in results)) == set(STRATEGIES)
 
 
 @pytest.mark.parametrize(("seed", "strategy"), kept_seeds())

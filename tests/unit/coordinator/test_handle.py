@@ -1,0 +1,123 @@
+"""What the coordinator answers to single inputs."""
+
+from resurge.coordinator.commands import Append, Cancel, Command, Discard, EpochCommit, Plan, Poll, Publish, Run
+from resurge.coordinator.handle import handle
+from resurge.coordinator.inputs import (
+    ENGINE_FAILED,
+    Failure,
+    Input,
+    InputReady,
+    JobEnded,
+    JobResult,
+    Member,
+    NodesChanged,
+    Planned,
+    Requested,
+    RunEpochs,
+    Start,
+)
+from resurge.coordinator.starting import Found, first_state
+from resurge.coordinator.state import Description, JobState, Settings
+from resurge.model.names import NodeId
+from resurge.scheduling import Strategy, answered
+from tests.unit.protocols.test_recovery import whole
+
+NODES = {NodeId(f"n{number}"): Member(1.0) for number in range(3)}
+
+
+def first() -> JobState:
+    """A new job on three nodes."""
+    graph = whole().graph
+    description = Description("job", "test", 1, {}, 1, {})
+    return first_state(Settings(), description, Strategy("eager"), graph, NODES, Found())
+
+
+def told(state: JobState, *events: Input, now_s: float = 1.0) -> tuple[JobState, list[Command]]:
+    """After some inputs, planners and polls being answered at once."""
+    sent: list[Command] = []
+    waiting = list(events)
+    while waiting:
+        state, commands = handle(state, waiting.pop(0), now_s)
+        sent += commands
+        for command in commands:
+            if isinstance(command, Plan):
+                answer = answered(command.facts, command.strategy)
+                placement = {str(partition): node for partition, node in answer.placement.items()}
+                waiting.append(Planned(command.number, placement, list(answer.queries)))
+            elif isinstance(command, Poll):
+                waiting.append(InputReady(command.epoch, is_empty=False))
+    return state, sent
+
+
+def running() -> tuple[JobState, Run]:
+    """A job whose first epoch runs."""
+    state, sent = told(first(), Requested(Start()), Requested(RunEpochs()))
+    [run] = [command for command in sent if isinstance(command, Run)]
+    return state, run
+
+
+def test_an_epoch_is_logged_before_it_runs_and_committed_before_it_is_published() -> None:
+    """In the order in which commands are carried out."""
+    state, sent = told(first(), Requested(Start()), Requested(RunEpochs()))
+    kinds = [type(command).__name__ for command in sent]
+    assert kinds.index("Append") < kinds.index("Run")
+    attempt = next(command.job.attempt for command in sent if isinstance(command, Run))
+    state, sent = told(state, JobEnded(attempt, JobResult(published_epochs=[1], rows_read=1)))
+    commit = next(n for n, command in enumerate(sent) if isinstance(command, Append) and isinstance(command.record, EpochCommit))
+    publish = next(n for n, command in enumerate(sent) if isinstance(command, Publish))
+    assert commit < publish
+    assert state.facts.head == 1
+
+
+def test_a_loss_voids_the_job_at_once_and_the_epoch_is_tried_again_under_another_name() -> None:
+    """Nothing waits for the end of a job that cannot succeed."""
+    state, run = running()
+    lost = sorted(run.job.nodes)[0]
+    state, sent = told(state, NodesChanged([lost]))
+    assert Cancel(run.job.attempt) in sent
+    [again] = [command.job for command in sent if isinstance(command, Run)]
+    assert again.attempt != run.job.attempt
+    assert again.live_epoch == run.job.live_epoch
+    assert lost not in again.nodes
+
+
+def test_the_late_result_of_a_void_job_is_discarded() -> None:
+    """Whatever it brings, it changes nothing."""
+    state, run = running()
+    state, _ = told(state, NodesChanged([sorted(run.job.nodes)[0]]))
+    after, sent = told(state, JobEnded(run.job.attempt, JobResult(published_epochs=[1])))
+    assert [type(command) for command in sent] == [Discard]
+    assert after.facts == state.facts
+
+
+def test_a_node_that_joins_under_a_known_name_has_lost_everything() -> None:
+    """Its partitions are down, and the job that needed their state is void."""
+    state, run = running()
+    known = sorted(run.job.nodes)[0]
+    state, sent = told(state, NodesChanged([], {known: Member(1.0)}))
+    assert Cancel(run.job.attempt) in sent
+    assert known in state.facts.capacity
+
+
+def test_a_job_at_which_the_engine_fails_is_tried_again_after_a_pause_but_not_for_ever() -> None:
+    """Each failure in a row waits longer; then the job ends with what the engine said."""
+    state, run = running()
+    failure, now_s, attempts = Failure(ENGINE_FAILED, "Spark could not run it"), 1.0, 0
+    while state.failure is None:
+        attempts += 1
+        state, sent = told(state, JobEnded(run.job.attempt, failure=failure), now_s=now_s)
+        assert not [command for command in sent if isinstance(command, Run)]
+        if state.failure is None:
+            assert state.wake_s is not None
+            now_s = state.wake_s
+            state, sent = told(state, Requested(RunEpochs()), now_s=now_s)
+            [run] = [command for command in sent if isinstance(command, Run)]
+    assert state.failure == failure
+    assert attempts > 3
+
+
+def test_a_failure_of_the_users_code_is_not_tried_again() -> None:
+    """It would fail again."""
+    state, run = running()
+    state, _ = told(state, JobEnded(run.job.attempt, failure=Failure("OperatorError", "division by zero")))
+    assert state.failure == Failure("OperatorError", "division by zero")

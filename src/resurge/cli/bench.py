@@ -180,3 +180,41 @@ def slots(
         calls = (str(row[name]) for name in ("slots", "calls_for_new_nodes", "calls_per_job"))
         table.add_row(*calls, *(f"{row[name]:.1f}" for name in ("plan_ms", "job_ms", "task_ms")))
     Console().print(table)
+
+
+@app.command()
+def connectors(
+    rows: Annotated[int, typer.Option(min=100_000, help="Rows in the topic and in the files.")] = 4_000_000,
+    rows_per_epoch: Annotated[int, typer.Option(min=10_000, help="Rows in one epoch.")] = 200_000,
+    kafka: Annotated[str, typer.Option(envvar="RESURGE_KAFKA", help="Kafka brokers.")] = "",
+    postgres: Annotated[str, typer.Option(envvar="RESURGE_POSTGRES", help="PostgreSQL DSN.")] = "",
+    spark_jars: Annotated[
+        str, typer.Option(help="Folder with the jars of Spark's Kafka connector.")
+    ] = "build/services/spark-kafka/libs",
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rows per second of the Kafka source against Parquet and Spark's own connector, and of every sink against its bare client."""
+    from resurge.benchmarks.connectors import Servers, measure
+
+    if not kafka or not postgres or not any(Path(spark_jars).glob("*.jar")):
+        raise typer.BadParameter(
+            'expected servers and jars: eval "$(scripts/services.sh start)"; scripts/services.sh jars spark-kafka',
+            param_hint="--kafka",
+        )
+    console = Console(stderr=True, quiet=as_json)
+    with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder, telling(console, "filling a topic") as tell:
+        result = measure(Path(folder), Servers(kafka, postgres, spark_jars), rows, rows_per_epoch, tell)
+    _kept("connectors", result, out, as_json)
+    if as_json:
+        return
+    table = Table(title="thousand rows per second, a windowed count behind every source")
+    for column in ("", "rows/s", "of Parquet", "of bare client", "small epochs/s"):
+        table.add_column(column, justify="right")
+    for name, rate in result["sources"].items():
+        table.add_row(name, f"{rate / 1000:,.0f}")
+    for name, found in result["sinks"].items():
+        bare = f"{found['of_bare_client']:.2f}" if "of_bare_client" in found else "-"
+        rate = f"{found['rows_per_s'] / 1000:,.0f}"
+        table.add_row(f"{name} sink", rate, f"{found['of_parquet_sink']:.2f}", bare, f"{found['epochs_per_s']:.0f}")
+    Console().print(table)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from resurge.connectors.files import files as files
     from resurge.connectors.kafka.sink import KafkaSink as KafkaSink
     from resurge.connectors.kafka.source import kafka as kafka
+    from resurge.connectors.lookup_tables import delta_lookup as delta_lookup
+    from resurge.connectors.lookup_tables import parquet_lookup as parquet_lookup
+    from resurge.connectors.lookup_tables import postgres_lookup as postgres_lookup
     from resurge.connectors.postgres.sink import PostgresSink as PostgresSink
     from resurge.connectors.posts import posts as posts
     from resurge.connectors.python_source import PythonSource as PythonSource
@@ -51,6 +54,7 @@ _HOMES = {
     "TopologyBuilder": "resurge.builder",
     "count": "resurge.operators.aggregates",
     "dataframe": "resurge.connectors.dataframes",
+    "delta_lookup": "resurge.connectors.lookup_tables",
     "files": "resurge.connectors.files",
     "kafka": "resurge.connectors.kafka.source",
     "list_of": "resurge.operators.keyed_state",
@@ -58,6 +62,8 @@ _HOMES = {
     "max_": "resurge.operators.aggregates",
     "mean": "resurge.operators.aggregates",
     "min_": "resurge.operators.aggregates",
+    "parquet_lookup": "resurge.connectors.lookup_tables",
+    "postgres_lookup": "resurge.connectors.lookup_tables",
     "posts": "resurge.connectors.posts",
     "rate": "resurge.connectors.rate",
     "run": "resurge.running",

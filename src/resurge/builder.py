@@ -17,6 +17,7 @@ from resurge.operators.aggregate import KeyedAggregate
 from resurge.operators.aggregates import Aggregate, checked_aggregates
 from resurge.operators.join import JOIN_TIME, IntervalJoin
 from resurge.operators.keyed_process import KeyedProcess
+from resurge.operators.lookup import LookupJoin
 from resurge.operators.maintain import Maintain
 from resurge.operators.sessions import SessionWindow
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform, Union
@@ -187,6 +188,10 @@ class Stream:
         return self._add_with_side(
             IntervalJoin(name, (self.name, other.name), _columns(on), times, apart, span, late_us, how, time_column)
         )
+
+    def lookup(self, name: str, table: Any, *, on: Columns, how: str = "left", refresh_epochs: int = 100) -> "Stream":
+        """Rows with the columns of a table outside, such as postgres_lookup(...); read anew every so many epochs."""
+        return self._add(LookupJoin(name, (self.name,), table, _columns(on), how, refresh_epochs))
 
     def top_k(
         self,

@@ -10,6 +10,8 @@ server's own view is compared with what the input says, row for row.
 import argparse
 import random
 import secrets
+import shlex
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -118,7 +120,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="resurge-crashes-") as folder:
             results[connector] = CrashRun(Path(folder), connector, given.kills, given.seed).run()
         print(connector, results[connector], flush=True)
-    keep({"seed": given.seed, "connectors": results}, given.out)
+    command = shlex.join(["python", "-m", "tests.support.connector_crashes", *sys.argv[1:]])
+    keep({"command": command, "seed": given.seed, "connectors": results}, given.out)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ class EpochContext:
     epoch: int
     watermark_us: int | None
     closing_us: int | None = None
+    lookup: Callable[[], pl.DataFrame] | None = None
+    """For a lookup join: its table, as this epoch sees it."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.worker.calls import Call, Made
 from resurge.runtime.worker.event_times import watermark_us, without_time
 from resurge.runtime.worker.grouped import Grouped, mask, together
+from resurge.runtime.worker.lookups import with_lookup
 from resurge.runtime.worker.messages import SOURCES, BufferReport, EpochWork, JobPlan, SlotReport, Split
 from resurge.runtime.worker.outcomes import OutcomeId, decided
 from resurge.runtime.worker.packets import SOURCE, Inbox, PacketWriter, Targets, keep, merge_maxima, resend, send
@@ -310,7 +311,7 @@ class LevelTask:
         if not isinstance(operator, StatelessOperator):
             raise JobError(f"operator {operator.name!r} cannot be applied to a table")
         try:
-            context = self._context(node, epoch)
+            context = with_lookup(self._context(node, epoch), operator, self.plan.durable_url)
             made = self._decided(node, epoch, order, lambda: Outcome(operator.apply(frame, context))).output
         except Exception as error:
             raise failed(operator.name, f"in epoch {epoch.epoch}", error) from error

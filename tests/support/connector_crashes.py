@@ -70,11 +70,13 @@ class CrashRun:
                 done += 1
                 print(f"{self.connector}: {done} of {self.kills} kills, {finished_epochs(self.folder)} epochs", flush=True)
         found = connector_job.differences(self.folder, self.settings, self.connector)
+        kills = {f"{who}_kills": count for who, count in self.counts.items()}
+        took_s = round(time.monotonic() - began)
         return {
-            "kills": self.counts,
-            "restarted": self.restarted,
+            **kills,
+            "servers_restarted": len(self.restarted),
             "epochs": finished_epochs(self.folder),
-            "took_s": round(time.monotonic() - began),
+            "took_s": took_s,
             **found,
         }
 
@@ -121,7 +123,7 @@ def main() -> None:
             results[connector] = CrashRun(Path(folder), connector, given.kills, given.seed).run()
         print(connector, results[connector], flush=True)
     command = shlex.join(["python", "-m", "tests.support.connector_crashes", *sys.argv[1:]])
-    keep({"command": command, "seed": given.seed, "connectors": results}, given.out)
+    keep({"command": command, "seed": given.seed, "results": results}, given.out)
 
 
 if __name__ == "__main__":

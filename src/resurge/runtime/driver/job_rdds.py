@@ -1,5 +1,6 @@
 """The RDDs of a job: located tasks, one shuffle between two levels. Few calls into the JVM, however many slots there are."""
 
+import io
 import itertools
 import pickle
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ class JobRdds:
     """Builds RDDs; classes of the JVM and whatever does not change from job to job are looked up once."""
 
     def __init__(self, context: "SparkContext") -> None:
+        from pyspark.core.broadcast import Broadcast, _from_id
         from pyspark.serializers import NoOpSerializer
 
         self._context = context
@@ -43,6 +45,8 @@ class JobRdds:
         self._includes: tuple[list[str], Any] = ([], self._list())
         self._no_broadcast = self._list()
         self._code: tuple[Any, Any] = (None, None)
+        self._numbered: tuple[Any, int] = (None, 0)
+        self._broadcast_type, self._from_number = Broadcast, _from_id
 
     def job(self, locations: tuple[str, ...], functions: Sequence[Function], code: "Broadcast[bytes] | None") -> Any:
         """One task per location and level; the packets of a level are the input of the next."""
@@ -95,15 +99,13 @@ class JobRdds:
 
     def _stage(self, parent: Any, function: Function, code: "Broadcast[bytes] | None") -> Any:
         context = self._context
-        command = pickle.dumps((function, None, self._serializer, self._serializer), pickle.HIGHEST_PROTOCOL)
+        command = self._pickled((function, None, self._serializer, self._serializer))
         broadcasts = self._broadcasts(code)
         if len(command) > MOST_COMMAND_BYTES:
             whole = context.broadcast(command)
-            command = pickle.dumps(whole, pickle.HIGHEST_PROTOCOL)
+            command = self._pickled(whole)
             broadcasts = self._list(broadcasts)
             broadcasts.add(whole._jbroadcast)
-        # Pickling a broadcast variable notes it for Spark's own functions, which this is not.
-        context._pickled_broadcast_vars.clear()
         wrapped = self._function(
             bytearray(command),
             self._variables(),
@@ -114,6 +116,20 @@ class JobRdds:
             context._javaAccumulator,
         )
         return self._python_rdd(parent, wrapped, True, False)
+
+    def _pickled(self, value: object) -> bytes:
+        """A value with broadcast variables as Spark's Python workers read them."""
+        buffer = io.BytesIO()
+        pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+        # A broadcast variable would ask the JVM for its number each time, and be noted for functions that are Spark's own.
+        pickler.dispatch_table = {self._broadcast_type: self._reduced}
+        pickler.dump(value)
+        return buffer.getvalue()
+
+    def _reduced(self, broadcast: "Broadcast[bytes]") -> tuple[Any, tuple[int]]:
+        if self._numbered[0] is not broadcast:
+            self._numbered = broadcast, int(broadcast._jbroadcast.id())
+        return self._from_number, (self._numbered[1],)
 
     def _broadcasts(self, code: "Broadcast[bytes] | None") -> Any:
         if code is None:

@@ -1,5 +1,6 @@
 """The functions that Spark runs on the executors. Bytes in, bytes out."""
 
+import functools
 import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -36,7 +37,7 @@ class LevelFunction:
 
     def __call__(self, slot: int, items: Iterable[bytes]) -> Iterator[bytes]:
         packets = list(items)[1::2] if self.level else list(items)[:0]
-        plan = _plans.decode(self.plan)
+        plan = _decoded(self.plan)
         wanted = plan.slots[slot].node
         here = executor_id()
         if wanted not in (IN_PROCESS_NODE, here):
@@ -53,6 +54,12 @@ class LevelFunction:
     def _framed(self, messages: list[bytes]) -> Iterator[bytes]:
         for target, message in enumerate(messages):
             yield from _addressed(message, None if self.is_last else target)
+
+
+@functools.lru_cache(maxsize=2)
+def _decoded(content: bytes) -> JobPlan:
+    """A plan; the levels of a job, which have the same, decode it once in a process."""
+    return _plans.decode(content)
 
 
 def _addressed(message: bytes, target: int | None) -> Iterator[bytes]:

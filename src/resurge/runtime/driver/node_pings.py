@@ -45,12 +45,11 @@ class NodePings:
             self._ask(node)
             return True
         answer = str(asked.toString())
-        if "Success" in answer:
-            self._ask(node)
-            return True
-        if "Failure" in answer:
-            self._forget(node)
-        return False
+        if "Success" not in answer and "Failure" not in answer:
+            return False
+        # A question that could not be delivered is asked again, but is no answer: the node may be cut off.
+        self._ask(node)
+        return "Success" in answer
 
     def _ask(self, node: NodeId) -> None:
         if node not in self._addresses:

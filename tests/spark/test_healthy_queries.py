@@ -19,7 +19,7 @@ from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import InlineRunner
-from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, NodeLost, QueriesChanged, RecoveryPlanned
+from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, NodeLost, NodeNamed, QueriesChanged, RecoveryPlanned
 from resurge.telemetry.log import TelemetryLog
 from tests.properties.test_crash_points import assert_same
 
@@ -146,9 +146,12 @@ def test_queries_that_share_nothing_with_the_lost_nodes_lose_no_epoch(tmp_path: 
             if isinstance(event, EpochFinished):
                 stood[event.epoch] = dict(engine.facts.standing)
 
+        killed: list[str] = []
+
         def choose(alive: list[str], most: int) -> list[str]:
             names = cluster.executor_nodes(runner.spark)
-            return [names[node] for node in to_kill(first_placement(events))]
+            killed.extend(names[node] for node in to_kill(first_placement(events)))
+            return killed
 
         striker = Striker(cluster, [Strike(KILL_AFTER, 0.1, MOST_KILLED)], choose)
         telemetry.listeners += [listen, striker.listen]
@@ -166,6 +169,8 @@ def test_queries_that_share_nothing_with_the_lost_nodes_lose_no_epoch(tmp_path: 
     healthy = [query for query in QUERIES if placement[query] not in to_kill(placement)]
     struck = [query for query in QUERIES if query not in healthy]
     assert {event.node for event in events if isinstance(event, NodeLost)} == set(to_kill(placement))
+    names = {event.node: event.name for event in events if isinstance(event, NodeNamed)}
+    assert sorted(names[node] for node in to_kill(placement)) == sorted(killed), "nodes are told by the names of the cluster"
     for query in struck:
         assert changes(before_replacement, query) == ["down"], f"{query} was to be down until nodes came"
         assert changes(events, query) == ["down", "back"]

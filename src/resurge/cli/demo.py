@@ -24,6 +24,7 @@ from resurge.telemetry.events import (
     RecoveryPlanned,
 )
 from resurge.telemetry.recovery_metrics import query_of
+from resurge.telemetry.standing import Standing, after
 from resurge.telemetry.wording import seconds_in_words
 
 
@@ -38,6 +39,7 @@ class DemoView:
         self.latency_s: dict[str, float] = {}
         self.epoch = 0
         self.lines: list[str] = []
+        self.standing = Standing()
         self.events: list[Event] = []
 
     def take(self, event: Event) -> None:
@@ -61,7 +63,8 @@ class DemoView:
             self.latency_s |= event.latency_s
         elif isinstance(event, CatchUpFinished):
             self.latency_s |= {query: values[-1] for query, values in event.latencies_s.items()}
-        line = incident(event)
+        self.standing = after(self.standing, event)
+        line = incident(event, self.standing)
         if line is not None:
             self.lines = [*self.lines[-5:], f"{event.at_s - self.began_s:5.0f} s  {line}"]
 
@@ -106,7 +109,7 @@ def demo(
 
         def tell(event: Event) -> None:
             view.take(event)
-            line = plain_line(event, metrics.snapshot(view.events[-60:], time.time()))
+            line = plain_line(event, metrics.snapshot(view.events[-60:], time.time()), view.standing)
             if line is not None:
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 

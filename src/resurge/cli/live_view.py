@@ -20,17 +20,21 @@ from resurge.telemetry.events import (
     EpochFinished,
     Event,
     JobStarted,
+    NodeHeardAgain,
     NodeJoined,
     NodeLost,
+    NodeSilent,
     QueriesChanged,
     WaitingForNodes,
     Warned,
 )
 from resurge.telemetry.metrics import Snapshot, Spread
+from resurge.telemetry.standing import Standing, after
 from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, seconds_in_words
 
 RECENT_EVENTS = 200
 QUERIES_SHOWN = 20
+NODES_SHOWN = 12
 
 
 class RecentEvents:
@@ -42,9 +46,11 @@ class RecentEvents:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._rows = 0
         self._query_rows: dict[str, int] = {}
+        self.standing = Standing()
 
     def add(self, event: Event) -> None:
         """Take one more event into account."""
+        self.standing = after(self.standing, event)
         if isinstance(event, JobStarted):
             self._started = event
         elif isinstance(event, CheckpointFinished):
@@ -102,7 +108,9 @@ class PlainView:
     def on_event(self, event: Event) -> None:
         """Print a line for what is worth one."""
         self._events.add(event)
-        line = plain_line(event, self._events.snapshot(time.time())) if not isinstance(event, CheckpointFinished) else None
+        if isinstance(event, CheckpointFinished):
+            return
+        line = plain_line(event, self._events.snapshot(time.time()), self._events.standing)
         if line is not None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -131,7 +139,7 @@ class TerminalView:
     def on_event(self, event: Event) -> None:
         """Take note; the next redraw shows it."""
         self._events.add(event)
-        line = incident(event)
+        line = incident(event, self._events.standing)
         if line is not None:
             self._console.print(line, style="yellow", highlight=False, markup=False)
 
@@ -140,17 +148,17 @@ class TerminalView:
         self._is_stopping = True
 
     def _render(self) -> Group:
-        return drawn(self._events.snapshot(time.time()), self._is_stopping)
+        return drawn(self._events.snapshot(time.time()), self._is_stopping, self._events.standing)
 
 
-def plain_line(event: Event, now: Snapshot) -> str | None:
+def plain_line(event: Event, now: Snapshot, standing: Standing | None = None) -> str | None:
     """What a log says of an event, if anything."""
     if isinstance(event, JobStarted):
         return f"{event.job} on {event.master}{_resumed(event)}, generation {event.generation}"
     if isinstance(event, CatchUpFinished):
         return f"{_epochs(event)} run again in {seconds_in_words(event.took_s)} to bring {event.partitions} partitions up to date"
     if not isinstance(event, EpochFinished):
-        return incident(event)
+        return incident(event, standing)
     parts = [
         f"epoch {event.epoch}",
         f"{rows_in_words(event.rows_read)} rows in {seconds_in_words(event.took_s)}",
@@ -160,17 +168,23 @@ def plain_line(event: Event, now: Snapshot) -> str | None:
         f"state {bytes_in_words(now.state_bytes)}",
         f"checkpoint {checkpoint_in_words(now)}",
     ]
-    return " | ".join(parts + _losses(now))
+    return " | ".join(parts + _losses(now) + _troubles(now, standing))
 
 
-def incident(event: Event) -> str | None:
-    """Something that went wrong, or was put right, in one line."""
+def incident(event: Event, standing: Standing | None = None) -> str | None:
+    """Something that went wrong, or was put right, in one line; `standing` has the names of nodes."""
+    known = standing or Standing()
     if isinstance(event, Warned):
         return f"warning: {event.message}"
     if isinstance(event, NodeLost):
-        return f"node {event.node} lost, with {event.partitions} partitions"
+        return f"{known.name(event.node)} lost, with {event.partitions} partitions"
+    if isinstance(event, NodeSilent):
+        wait = f"silent for {seconds_in_words(event.silence_s)}, lost after {seconds_in_words(event.allowed_s)}"
+        return f"waiting for {known.name(event.node)}: {wait}"
+    if isinstance(event, NodeHeardAgain):
+        return f"{known.name(event.node)} answers again"
     if isinstance(event, NodeJoined):
-        return f"node {event.node} joined"
+        return f"{known.name(event.node)} joined"
     if isinstance(event, WaitingForNodes):
         return f"no node is left after epoch {event.epoch}: waiting for one"
     if isinstance(event, QueriesChanged) and event.down:
@@ -181,7 +195,7 @@ def incident(event: Event) -> str | None:
     return None
 
 
-def drawn(now: Snapshot, is_stopping: bool = False) -> Group:
+def drawn(now: Snapshot, is_stopping: bool = False, standing: Standing | None = None) -> Group:
     """The table of a snapshot, and the queries' own when they are few enough to read."""
     figures = Table.grid(padding=(0, 3))
     cells = [
@@ -198,27 +212,39 @@ def drawn(now: Snapshot, is_stopping: bool = False) -> Group:
     figures.add_row(*(Text(name, style="dim") for name, _ in cells))
     figures.add_row(*(Text(value, style="bold") for _, value in cells))
     shown: list[Any] = [Text(now.job or "starting ...", style="bold"), figures]
-    losses = _losses(now)
+    if standing is not None and standing.nodes:
+        shown.append(Text(nodes_in_words(standing), style="dim"))
+    losses = _losses(now) + _troubles(now, standing)
     if losses:
         shown.append(Text(" | ".join(losses), style="yellow"))
     if now.queries:
-        shown += [Text(), query_table(now)]
+        shown += [Text(), query_table(now, standing=standing)]
     hint = "stopping after this epoch; Ctrl-C again to stop at once" if is_stopping else "Ctrl-C stops after the epoch in hand"
     return Group(*shown, Text(hint, style="yellow" if is_stopping else "dim"))
 
 
-def query_table(now: Snapshot, shown: int = QUERIES_SHOWN) -> Table:
-    """Query, priority, rows and latency, the most valuable first."""
+def query_table(now: Snapshot, shown: int = QUERIES_SHOWN, standing: Standing | None = None) -> Table:
+    """Query, whether it is up, priority, rows and latency, the most valuable first."""
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("query")
+    if standing is not None:
+        table.add_column("state")
     for name in ("priority", "rows", "latency p50", "latency p99"):
         table.add_column(name, justify="right")
     for query in now.queries[:shown]:
         latency = query.latency_s
-        table.add_row(Text(query.query), str(query.priority), f"{query.rows:,}", _p50(latency), _p99(latency))
+        state = [Text(standing.of_query(query.query))] if standing is not None else []
+        table.add_row(Text(query.query), *state, str(query.priority), f"{query.rows:,}", _p50(latency), _p99(latency))
     if len(now.queries) > shown:
         table.add_row(Text(f"and {len(now.queries) - shown} more", style="dim"))
     return table
+
+
+def nodes_in_words(standing: Standing) -> str:
+    """How many nodes there are, and which."""
+    names = sorted(standing.names.get(node, node) for node in standing.nodes)
+    listed = ", ".join(names[:NODES_SHOWN]) + (f" and {len(names) - NODES_SHOWN} more" if len(names) > NODES_SHOWN else "")
+    return f"{len(names)} node{'s' if len(names) > 1 else ''}: {listed}"
 
 
 def starting(console: Console, master: str) -> AbstractContextManager[Any]:
@@ -254,6 +280,15 @@ def _epochs(step: CatchUpFinished) -> str:
 def _losses(now: Snapshot) -> list[str]:
     counted = [("late", now.late_rows), ("malformed", now.bad_rows)]
     return [f"{rows_in_words(count)} {name}" for name, count in counted if count]
+
+
+def _troubles(now: Snapshot, standing: Standing | None) -> list[str]:
+    """Queries that are down and nodes that are waited for."""
+    if standing is None:
+        return []
+    found = [query.query for query in now.queries if standing.of_query(query.query).startswith("down")]
+    queries = [f"{len(found)} of {len(now.queries)} queries down"] if found else []
+    return queries + [f"waiting for {standing.name(node)}" for node in sorted(standing.silent)]
 
 
 def _p50(latency: Spread | None) -> str:

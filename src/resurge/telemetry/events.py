@@ -124,6 +124,14 @@ class NodesKilled(msgspec.Struct, frozen=True, tag=True):
     nodes: list[str]
 
 
+class NodeNamed(msgspec.Struct, frozen=True, tag=True):
+    """What the user calls a node, where that is not the number of its executor."""
+
+    at_s: float
+    node: str
+    name: str
+
+
 class NodeLost(msgspec.Struct, frozen=True, tag=True):
     """A node died, and this was seen."""
 
@@ -228,6 +236,7 @@ Event = (
     | CheckpointFinished
     | CatchUpFinished
     | NodesKilled
+    | NodeNamed
     | NodeLost
     | NodeSilent
     | NodeHeardAgain

@@ -154,7 +154,7 @@ def test_place_that_cannot_be_written_is_refused(tmp_path):
         telemetry_path(str(tmp_path / "file" / "job"))
 
 
-def test_terminal_view_shows_what_the_issue_asks_for():
+def test_terminal_view_shows_how_the_job_stands():
     """Epoch, rows/s, latency, lag, state, age of the checkpoint, and the queries."""
     out = console(terminal=True)
     out.print(drawn(metrics.snapshot(steady_run(7), START_S + 8.1)))

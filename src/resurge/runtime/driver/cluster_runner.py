@@ -50,4 +50,4 @@ def _runner(cluster: EmbeddedCluster, name: str, log: Path | None = None, settin
             shares[executor] = by_name[names[executor]]
         return shares[executor]
 
-    return SparkRunner(spark, cpu_share)
+    return SparkRunner(spark, cpu_share, lambda: cluster.executor_nodes(spark))

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,7 @@ from resurge.runtime.worker.fitness import Fitness, misfits, own_fitness
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 from resurge.runtime.worker.tasks import IN_PROCESS_NODE, LevelFunction, RemoveStore, WarmUp, decode_reports
-from resurge.telemetry.events import Event, LocalStoreMeasured, Warned
+from resurge.telemetry.events import Event, LocalStoreMeasured, NodeNamed, Warned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +39,15 @@ STORE_S = 5.0
 class SparkRunner:
     """Runs plans on a Spark session; the session is the caller's to stop."""
 
-    def __init__(self, spark: "SparkSession", cpu_share: Callable[[str], float] | None = None) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        cpu_share: Callable[[str], float] | None = None,
+        node_names: Callable[[], Mapping[str, str]] | None = None,
+    ) -> None:
         self.spark = spark
+        self.node_names = node_names
+        self._named: set[NodeId] = set()
         self.cpu_share = cpu_share or (lambda executor: 1.0)
         self.context = spark.sparkContext
         self.master = str(self.context.master)
@@ -68,8 +75,9 @@ class SparkRunner:
         return self.spark
 
     def listen(self, tell: Callable[[Event], None]) -> None:
-        """Tell of nodes that are refused, and of those that are waited for."""
+        """Tell of nodes that are refused, and of those that are waited for; and what the user calls them."""
         self._tell = tell
+        self._named.clear()
 
     def members(self) -> dict[NodeId, Member]:
         """The executors that are up and warm; new ones are warmed in the background."""
@@ -77,7 +85,17 @@ class SparkRunner:
             return {NodeId(IN_PROCESS_NODE): Member(int(self.context.defaultParallelism))}
         found = self._executors()
         self._warming.look_after(found)
+        self._tell_names(found)
         return {node: found[node] for node in self._warming.warm if node in found}
+
+    def _tell_names(self, nodes: Iterable[NodeId]) -> None:
+        new = set(nodes) - self._named
+        if self.node_names is None or not new:
+            return
+        known = self.node_names()
+        for node in sorted(new.intersection(known)):
+            self._named.add(node)
+            self._tell(NodeNamed(time.time(), node, known[node]))
 
     def _alive(self) -> frozenset[NodeId]:
         """The executors that there are now; two calls into the JVM, because this is asked all the time."""

@@ -1,0 +1,62 @@
+"""Which nodes a job has and which of its queries are up, as the newest events tell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from resurge.telemetry.events import (
+    Event,
+    JobStarted,
+    NodeHeardAgain,
+    NodeJoined,
+    NodeLost,
+    NodeNamed,
+    NodeSilent,
+    QueriesChanged,
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Nodes that are there, what the user calls them, who is waited for, and query partitions that are down.
+
+    `awaited` are the queries of a job that was resumed and that have not shown anything since.
+    """
+
+    nodes: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    down: frozenset[str] = frozenset()
+    awaited: frozenset[str] = frozenset()
+
+    def name(self, node: str) -> str:
+        """What to call a node: as the user knows it, with its executor; else its executor alone."""
+        return f"{self.names[node]} (executor {node})" if node in self.names else f"node {node}"
+
+    def of_query(self, query: str) -> str:
+        """Whether a query is up, in words."""
+        down = sum(partition.rsplit("/", 1)[0] == query for partition in self.down)
+        if down:
+            return f"down: {down} partition{'s' if down > 1 else ''}"
+        return "starting" if query in self.awaited else "up"
+
+
+def after(standing: Standing, event: Event) -> Standing:
+    """What is known after one more event."""
+    if isinstance(event, JobStarted):
+        awaited = frozenset(event.priorities) if event.generation > 1 else frozenset()
+        return Standing(frozenset(event.nodes), standing.names, awaited=awaited)
+    if isinstance(event, NodeNamed):
+        return replace(standing, names={**standing.names, event.node: event.name})
+    if isinstance(event, NodeJoined):
+        return replace(standing, nodes=standing.nodes | {event.node})
+    if isinstance(event, NodeLost):
+        return replace(standing, nodes=standing.nodes - {event.node}, silent=standing.silent - {event.node})
+    if isinstance(event, NodeSilent):
+        return replace(standing, silent=standing.silent | {event.node})
+    if isinstance(event, NodeHeardAgain):
+        return replace(standing, silent=standing.silent - {event.node})
+    if isinstance(event, QueriesChanged):
+        back = frozenset(partition.rsplit("/", 1)[0] for partition in event.back)
+        down = (standing.down | frozenset(event.down)) - frozenset(event.back)
+        return replace(standing, down=down, awaited=standing.awaited - back)
+    return standing

@@ -1,0 +1,67 @@
+"""Which nodes there are and which queries are up, told in the user's names."""
+
+import io
+
+from rich.console import Console
+
+from resurge.cli.live_view import RecentEvents, drawn, incident, plain_line
+from resurge.telemetry.events import JobStarted, NodeHeardAgain, NodeJoined, NodeLost, NodeNamed, NodeSilent, QueriesChanged
+from tests.support.telemetry import START_S, epoch
+
+QUERIES = {"busy": 5, "quiet": 1}
+
+
+def view_of(*events: object, generation: int = 1) -> RecentEvents:
+    """A view of a job on two nodes of a cluster, after these events."""
+    seen = RecentEvents()
+    begun = JobStarted(START_S, "trending", generation, "spark://127.0.0.1:7077", ["0", "1"], QUERIES, 8)
+    for event in (NodeNamed(START_S, "0", "node-2"), NodeNamed(START_S, "1", "node-1"), begun, epoch(1), *events):
+        seen.add(event)
+    return seen
+
+
+def screen(seen: RecentEvents) -> list[str]:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(drawn(seen.snapshot(START_S + 2), standing=seen.standing))
+    return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+
+
+def test_the_view_has_the_nodes_by_the_users_names_and_which_queries_are_up():
+    """Before a failure, after it, and when the query is back."""
+    lost = NodeLost(START_S, "1", 4, False)
+    down = QueriesChanged(START_S, 1, ["busy/0", "busy/3"], [])
+    assert "2 nodes: node-1, node-2" in screen(view_of())
+    assert "busy up 5 10 600 ms 600 ms" in screen(view_of())
+    after = screen(view_of(lost, down))
+    assert "1 node: node-2" in after
+    assert "1 of 2 queries down" in after
+    assert "busy down: 2 partitions 5 10 600 ms 600 ms" in after
+    assert "quiet up 1 2 600 ms 600 ms" in after
+    back = screen(view_of(lost, down, NodeJoined(START_S, "2", 1.0), QueriesChanged(START_S, 1, [], ["busy/0", "busy/3"])))
+    assert "2 nodes: 2, node-2" in back, "a node without a name has its executor's number"
+    assert "busy up 5 10 600 ms 600 ms" in back
+
+
+def test_an_incident_names_the_node_that_the_user_killed():
+    """`cluster kill node-1` is told as the loss of node-1, with the executor that Spark calls it."""
+    seen = view_of()
+    assert incident(NodeLost(START_S, "1", 4, False), seen.standing) == "node-1 (executor 1) lost, with 4 partitions"
+    assert incident(NodeJoined(START_S, "7", 1.0), seen.standing) == "node 7 joined"
+
+
+def test_who_is_waited_for_is_shown_until_it_answers():
+    """A node that hangs holds up all that use it."""
+    silent = NodeSilent(START_S, "0", 2.0, 4.0)
+    assert incident(silent, view_of().standing) == "waiting for node-2 (executor 0): silent for 2 s, lost after 4 s"
+    waiting = view_of(silent)
+    assert "waiting for node-2 (executor 0)" in screen(waiting)
+    line = plain_line(epoch(2), waiting.snapshot(START_S), waiting.standing)
+    assert line is not None and line.endswith("waiting for node-2 (executor 0)")
+    assert not any("waiting" in line for line in screen(view_of(silent, NodeHeardAgain(START_S, "0", 2.5))))
+
+
+def test_queries_of_a_resumed_job_are_starting_until_they_are_back():
+    """A new job has none that anybody waits for."""
+    resumed = view_of(QueriesChanged(START_S, 1, [], ["busy/0"]), generation=2)
+    assert "busy up 5 10 600 ms 600 ms" in screen(resumed)
+    assert "quiet starting 1 2 600 ms 600 ms" in screen(resumed)

@@ -26,7 +26,7 @@ from resurge.operators.top_k import TopK
 from resurge.operators.windows import LateRows, Window, WindowSpan
 
 Columns = str | Sequence[str]
-DEFAULT_KEY_GROUPS = 8
+DEFAULT_KEY_GROUPS = 64
 
 
 class TopologyBuilder:

@@ -58,6 +58,9 @@ class CallbackSink(Sink):
         for _, group in groupby(in_order, key=lambda part: part.identity if self.per_part else (part.epoch, part.query)):
             self._give(list(group))
 
+    def forget(self, query: str, epoch: int) -> None:
+        self._last_epochs = {key: last for key, last in self._last_epochs.items() if key[0] != query or last > epoch}
+
     def _give(self, parts: Sequence[StagedPart]) -> None:
         query, epoch = parts[0].query, parts[0].epoch
         if self.function is None or self._owner is None:

@@ -107,6 +107,7 @@ class StagedPart(msgspec.Struct, frozen=True):
     rows: int
     location: str | None = None
     payload: bytes | None = None
+    key_groups: tuple[int, ...] = ()
 
     @property
     def identity(self) -> str:

@@ -17,7 +17,7 @@ class PublishedParts(msgspec.Struct, frozen=True):
         """Those with rows that are not shown yet, each once, in order of epochs.
 
         >>> PublishedParts({"0": 3}).unseen([StagedPart("q", 3, "0", 1), StagedPart("q", 4, "0", 1), StagedPart("q", 3, "1", 1)])
-        [StagedPart(query='q', epoch=3, part='1', rows=1, location=None, payload=None), StagedPart(query='q', epoch=4, part='0', rows=1, location=None, payload=None)]
+        [StagedPart(query='q', epoch=3, part='1', rows=1, location=None, payload=None, key_groups=()), StagedPart(query='q', epoch=4, part='0', rows=1, location=None, payload=None, key_groups=())]
         """
         new = {(part.epoch, part.part): part for part in parts if part.rows and part.epoch > self._shown(part.part)}
         return [new[key] for key in sorted(new)]

@@ -198,19 +198,3 @@ def test_what_a_driver_wrote_under_a_trimmed_number_is_not_read(tmp_path: Path, 
     assert successor.take_over() == 4
     successor.publish(CheckpointRecord(9, "manifest", 0), first_epoch=10)
     assert not (tmp_path / "journal" / f"{1:012d}.json").exists()
-
-
-def test_an_unshown_commit_is_not_taken_for_shown_because_a_takeover_was_trimmed(tmp_path: Path) -> None:
-    """The record of a takeover stays as long as a record before it: it tells which commits are the last of their driver."""
-    from resurge.runtime.driver.ledger import shown_epochs
-    from resurge.runtime.storage.journal import EpochCommitted
-
-    first = opened(tmp_path)
-    first.take_over()
-    first.append(EpochCommitted(1, {}, []))
-    for generation in (2, 3):
-        journal = opened(tmp_path)
-        journal.take_over()
-        journal.append(EpochCommitted(generation, {}, []))
-    journal.publish(CheckpointRecord(0, "manifest", 0), first_epoch=1)
-    assert shown_epochs([], opened(tmp_path).records(), 0)[1] == 0

@@ -261,7 +261,8 @@ class CatchingUp:
         cursors, last = step.cursors(), step.epochs[-1]
         if parts:
             named = {str(partition): cursor for partition, cursor in cursors.items()}
-            engine.journal.append(CatchUpCommitted(last, named, without_rows(parts)))
+            rows = engine.outputs.kept(parts, engine.journal)
+            engine.journal.append(CatchUpCommitted(last, named, without_rows(parts), rows))
             engine.outputs.show(parts)
         engine.ledger.shown_by_sources = max(engine.ledger.shown_by_sources, last)
         engine.facts = recovery.advanced(before, cursors)

@@ -91,6 +91,7 @@ class Engine:
         self.sources = Sources(self.topology, self.store)
         self.sources.begin(self.runner)
         self.outputs.open(job, found.committed_epoch)
+        self.outputs.show_again(self.store, found.records)
         self.runner.listen(self.telemetry.write)
         self.runner.install(self.job, JobCode(self.program, self.sources.readers, self.outputs.sinks))
         self.resume(found)
@@ -123,14 +124,6 @@ class Engine:
         self.observe()
         while self.catching_up() and not self.facts.live:
             self.catch_up()
-        for epoch in range(self.ledger.shown_by_sources + 1, self.facts.head + 1):
-            self._replay_sources(epoch)
-
-    def _replay_sources(self, epoch: int) -> None:
-        """Show an epoch of the sources' own queries, which may not have been shown and which nobody caught up with."""
-        reports = self.attempt(lambda: Work(epoch, [self.ledger.work(epoch)], self.ledger.splits(epoch), {}, {}, {}))
-        self.outputs.show([part for report in reports for part in report.parts])
-        self.ledger.shown_by_sources = epoch
 
     # Nodes
 
@@ -225,7 +218,8 @@ class Engine:
             merge_maxima(maxima, report.maxima_us)
         absent = [str(partition) for partition in self.graph.upstream if partition not in self.facts.live]
         parts = [part for report in reports for part in report.parts if part.epoch == planned.epoch]
-        self.journal.append(EpochCommitted(planned.epoch, maxima[planned.epoch], without_rows(parts), absent))
+        rows = self.outputs.kept(parts, self.journal)
+        self.journal.append(EpochCommitted(planned.epoch, maxima[planned.epoch], without_rows(parts), absent, rows))
         self.outputs.show(parts)
         self.watermarks_us = self.ledger.closing_us[planned.epoch] = maxima[planned.epoch]
         self.reached |= {name: end for name, (_, end) in planned.offsets.items()}

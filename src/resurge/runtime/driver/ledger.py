@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from resurge.model.names import KeyGroup, Partition
 from resurge.runtime.driver.sources import Sources
-from resurge.runtime.storage.journal import CatchUpCommitted, DriverStarted, EpochCommitted, EpochPlanned, Record
+from resurge.runtime.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Record
 from resurge.runtime.worker.messages import EpochWork, Split
 
 END_OF_TIME_US = 2**62
@@ -41,39 +41,23 @@ class Ledger:
 
 
 def shown_epochs(partitions: list[Partition], records: list[Record], checkpoint: int) -> tuple[dict[Partition, int], int]:
-    """The last epoch that each partition showed for certain, and that the sources' own queries did.
+    """The last epoch that each partition showed, and that the sources' own queries did.
 
-    Each driver's newest commit may have been logged without its output having been shown, so it is not counted: showing it
-    again is harmless, because sinks show a part once. Later drivers do not make it certain: one that had no room for a
-    partition committed epochs without it, and showed nothing of it.
+    What is committed counts as shown: a driver that starts first shows the newest commit's parts again, from where they lie.
     """
     shown = dict.fromkeys(partitions, checkpoint)
     by_sources = checkpoint
-    for record in _shown_for_certain(records, checkpoint):
-        if isinstance(record, CatchUpCommitted):
+    for record in records:
+        if isinstance(record, CatchUpCommitted) and record.epoch > checkpoint:
             for name, cursor in record.cursors.items():
                 shown[_partition(name)] = max(shown[_partition(name)], cursor)
-        else:
+        elif isinstance(record, EpochCommitted) and record.epoch > checkpoint:
             absent = {_partition(name) for name in record.absent}
             for partition in partitions:
                 if partition not in absent:
                     shown[partition] = max(shown[partition], record.epoch)
             by_sources = max(by_sources, record.epoch)
     return shown, by_sources
-
-
-def _shown_for_certain(records: list[Record], checkpoint: int) -> list[EpochCommitted | CatchUpCommitted]:
-    """The commits after a checkpoint that were followed by another commit of the same driver."""
-    certain: list[EpochCommitted | CatchUpCommitted] = []
-    newest: EpochCommitted | CatchUpCommitted | None = None
-    for record in records:
-        if isinstance(record, DriverStarted):
-            newest = None
-        elif isinstance(record, EpochCommitted | CatchUpCommitted) and record.epoch > checkpoint:
-            if newest is not None:
-                certain.append(newest)
-            newest = record
-    return certain
 
 
 def _partition(name: str) -> Partition:

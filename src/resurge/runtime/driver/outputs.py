@@ -1,9 +1,16 @@
 """The driver's side of the sinks: open them, show committed parts, discard abandoned ones."""
 
+import zlib
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from resurge.connectors.contracts import JobReference, Sink, StagedPart
+from resurge.errors import CorruptFileError
 from resurge.model.topology import Topology
+from resurge.runtime.storage import paths
+from resurge.runtime.storage.durable import DurableStore
+from resurge.runtime.storage.journal import CatchUpCommitted, CheckpointPublished, EpochCommitted, Journal, Record
 from resurge.runtime.worker.messages import SlotReport
 
 
@@ -28,6 +35,28 @@ class Outputs:
         for query, mine in by_query.items():
             self.sinks[query].publish(sorted(mine, key=lambda part: (part.epoch, part.part)))
 
+    def kept(self, parts: Sequence[StagedPart], journal: Journal) -> str | None:
+        """Make the rows of parts that carry them durable, before their commit is logged; the file, if there are any."""
+        carrying = [part for part in parts if part.payload is not None]
+        if not carrying:
+            return None
+        name = paths.part_rows(max(part.epoch for part in parts), journal.generation, journal.next_number)
+        content = msgspec.msgpack.encode(carrying)
+        journal.store.create(name, zlib.crc32(content).to_bytes(4, "big") + content)
+        return name
+
+    def show_again(self, store: DurableStore, records: Iterable[Record]) -> None:
+        """Show the parts of the newest commit, which may have been logged and not shown; what is older was shown before it."""
+        newest: EpochCommitted | CatchUpCommitted | None = None
+        for record in records:
+            if isinstance(record, EpochCommitted | CatchUpCommitted):
+                newest = record
+            elif isinstance(record, CheckpointPublished):
+                newest = None
+        if newest is not None:
+            carrying = _rows_of(store, newest.rows) if newest.rows is not None else {}
+            self.show([carrying.get(part.identity, part) for part in newest.parts if part.query in self.sinks])
+
     def forget(self, epoch: int) -> None:
         """Tell the sinks that no part up to this epoch is shown again."""
         for query, sink in self.sinks.items():
@@ -42,4 +71,13 @@ class Outputs:
 
 def without_rows(parts: Sequence[StagedPart]) -> list[StagedPart]:
     """Parts as the journal keeps them: where they are, not what is in them."""
-    return [StagedPart(part.query, part.epoch, part.part, part.rows, part.location) for part in parts]
+    return [msgspec.structs.replace(part, payload=None) for part in parts]
+
+
+def _rows_of(store: DurableStore, name: str) -> dict[str, StagedPart]:
+    content = store.read(name)
+    if zlib.crc32(content[4:]).to_bytes(4, "big") != content[:4]:
+        raise CorruptFileError(
+            f"{store.path(name)} does not fit its checksum: the file is torn or was altered; restore it from a copy"
+        )
+    return {part.identity: part for part in msgspec.msgpack.decode(content[4:], type=list[StagedPart])}

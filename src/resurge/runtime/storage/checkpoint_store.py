@@ -72,8 +72,8 @@ def verify(store: DurableStore, manifest: CheckpointManifest) -> None:
 
 
 def forget_outcomes(store: DurableStore, before_epoch: int) -> None:
-    """Delete logged outcomes of epochs that no restart will run again."""
-    for name in store.names(paths.OUTCOMES):
+    """Delete logged outcomes, and rows of parts, of epochs that no restart will run or show again."""
+    for name in [*store.names(paths.OUTCOMES), *store.names(paths.PART_ROWS)]:
         epoch = paths.number_of(name)
         if epoch is not None and epoch < before_epoch:
             store.remove(name)

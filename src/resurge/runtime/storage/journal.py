@@ -46,13 +46,15 @@ class EpochPlanned(msgspec.Struct, frozen=True, tag=True):
 class EpochCommitted(msgspec.Struct, frozen=True, tag=True):
     """An epoch's output is decided: these staged parts are the ones to show; written after it ran.
 
-    `absent` are the partitions that did not take the epoch, because they were not live.
+    `absent` are the partitions that did not take the epoch, because they were not live. `rows` is the file with the rows of
+    those parts that carry them.
     """
 
     epoch: int
     watermarks_us: dict[str, int]
     parts: list[StagedPart]
     absent: list[str] = []
+    rows: str | None = None
 
 
 class CatchUpCommitted(msgspec.Struct, frozen=True, tag=True):
@@ -61,6 +63,7 @@ class CatchUpCommitted(msgspec.Struct, frozen=True, tag=True):
     epoch: int
     cursors: dict[str, int]
     parts: list[StagedPart]
+    rows: str | None = None
 
 
 class CheckpointPublished(msgspec.Struct, frozen=True, tag=True):

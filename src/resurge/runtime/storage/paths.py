@@ -8,6 +8,7 @@ CHECKPOINT_DATA = "checkpoints/data"
 SOURCES = "sources"
 SKIPS = "skips"
 OUTCOMES = "outcomes"
+PART_ROWS = "parts"
 TELEMETRY = "telemetry.jsonl"
 
 
@@ -49,6 +50,11 @@ def skip(number: int) -> str:
 def outcome(operator: str, branch: int, epoch: int, plan: int, order: int) -> str:
     """What an operator that is not deterministic made of one plan of an epoch, on one branch, for one split or key group."""
     return f"{OUTCOMES}/{epoch:012d}-{plan:06d}-{order:05d}-{branch:03d}-{operator}.outcome"
+
+
+def part_rows(epoch: int, generation: int, number: int) -> str:
+    """The rows of a commit's parts that carry them, written before the commit's journal record of that number."""
+    return f"{PART_ROWS}/{epoch:012d}-{generation:06d}-{number:012d}.parts"
 
 
 def local_segment(epoch: int, attempt: str, slot: int) -> str:

@@ -31,6 +31,7 @@ from resurge.runtime.worker.messages import SOURCES, BufferReport, EpochWork, Jo
 from resurge.runtime.worker.outcomes import OutcomeId, decided
 from resurge.runtime.worker.packets import SOURCE, Inbox, PacketWriter, Targets, keep, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import Cohort, CohortStates, node_store
+from resurge.runtime.worker.parts import Parts
 
 _encode = msgspec.msgpack.encode
 
@@ -70,6 +71,7 @@ class LevelTask:
         self.buffer = PacketWriter()
         self.kept = [mask(plan.buffered.get(e.number, ()) if level else (), self.key_groups) for e in self.program.exchanges]
         self.queries = _queries_by_node(self.program)
+        self.parts = Parts()
 
     def run(self) -> list[bytes]:
         """Packets for the next level, one per slot; at the last level, the reports of all levels."""
@@ -80,7 +82,7 @@ class LevelTask:
         if not any(msgspec.msgpack.decode(report, type=SlotReport).failure for report in self.inbox.reports):
             self._attempt()
         self.report.cpu_s = time.process_time() - started
-        _attribute(self.report)
+        self.report.share_cpu()
         self._slow_down(began)
         self.report.began_s, self.report.ended_s = began, time.monotonic()
         self.report.maxima_us = self.maxima_us
@@ -103,6 +105,7 @@ class LevelTask:
                 self._read()
             else:
                 self._process()
+            self.report.parts = self.parts.staged(self.code.sinks, self.plan.attempt, f"{self.level}-{self.slot:05d}")
             for frame in [] if self.is_last else self.inbox.forwarded(self.program.exchanges, self.level):
                 self._forward(frame)
         except ResurgeError as error:
@@ -142,7 +145,7 @@ class LevelTask:
                 send(exchange, rows, epoch.epoch, split.index, self.targets[exchange.number], self.writers)
         if epoch.show:
             for number, frame in frames.items():
-                self._stage(number, frame, epoch, split.index)
+                self._stage(number, frame, epoch)
 
     def _note_time(self, frame: pl.DataFrame, source: SourceOperator, epoch: int) -> None:
         if source.event_time is None or not frame.height:
@@ -355,14 +358,14 @@ class LevelTask:
                 takers[self.program.owner(number) or ""],
                 lambda cohort: not cohort.work.shadow and epoch.epoch > cohort.work.shown,
             )
-            for group, frame in rows[number].within(shown).pieces():
-                self._stage(number, frame, epoch, group)
+            chosen = rows[number].within(shown)
+            self._stage(number, chosen.frame, epoch, np.flatnonzero(chosen.counts).tolist())
 
-    def _stage(self, number: int, frame: pl.DataFrame, epoch: EpochWork, order: int) -> None:
+    def _stage(self, number: int, frame: pl.DataFrame, epoch: EpochWork, groups: Sequence[int] = ()) -> None:
+        """Collect the rows of a node for its queries."""
         for query, branch in self.queries.get(number, ()):
             if frame.height:
-                part = f"{branch}-{order:05d}"
-                self.report.parts.append(self.code.sinks[query].stage(query, epoch.epoch, part, self.plan.attempt, frame))
+                self.parts.add(query, branch, epoch.epoch, frame, groups)
 
     def _forward(self, frame: Any) -> None:
         entry = frame.entry
@@ -382,14 +385,6 @@ class LevelTask:
             Targets((self.plan.routes[name] for name in exchange.consumers), len(self.plan.slots), self.key_groups)
             for exchange in self.program.exchanges
         ]
-
-
-def _attribute(report: SlotReport) -> None:
-    """A cohort's cost is its share of all that its task did, by the time spent in its operator."""
-    measured = sum(cohort.cpu_s for cohort in report.cohorts)
-    for cohort in report.cohorts:
-        share = cohort.cpu_s / measured if measured > 0 else 1 / len(report.cohorts)
-        cohort.cpu_s = share * report.cpu_s
 
 
 def _queries_by_node(program: Program) -> dict[int, list[tuple[str, int]]]:

@@ -141,6 +141,13 @@ class SlotReport(msgspec.Struct):
     local_bytes: int = 0
     overflow_bytes: int = 0
 
+    def share_cpu(self) -> None:
+        """A cohort's cost is its share of all that its task did, by the time spent in its operator."""
+        measured = sum(cohort.cpu_s for cohort in self.cohorts)
+        for cohort in self.cohorts:
+            share = cohort.cpu_s / measured if measured > 0 else 1 / len(self.cohorts)
+            cohort.cpu_s = share * self.cpu_s
+
 
 class FrameEntry(msgspec.Struct, frozen=True):
     """One table in a packet: rows for some key groups, ordered by key group.

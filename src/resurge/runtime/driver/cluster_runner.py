@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at
-from resurge.runtime.driver.hosts import DRIVER
+from resurge.runtime.driver.gateway import end_java_process
+from resurge.runtime.driver.hosts import DRIVER, HostNetwork
 from resurge.runtime.driver.session import open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
 
@@ -17,6 +18,7 @@ def runner_on(master: str, name: str, log: Path | None = None, settings: dict[st
     if cluster is None:
         return SparkRunner(open_session(master, name, settings, log))
     if (network := cluster.network) is not None:
+        os.environ["SPARK_LOCAL_IP"] = network.address(DRIVER)
         network.enter(DRIVER)
     return _runner(cluster, name, log, settings)
 
@@ -25,7 +27,7 @@ def runner_on(master: str, name: str, log: Path | None = None, settings: dict[st
 def cluster_runner(cluster: EmbeddedCluster, name: str = "resurge", executors: int | None = None) -> Iterator[SparkRunner]:
     """A session on the cluster and a runner for it; waits until so many executors have joined."""
     network = cluster.network
-    with contextlib.nullcontext() if network is None else network.inside(DRIVER):
+    with contextlib.nullcontext() if network is None else _on_driver_host(network):
         runner = _runner(cluster, name)
         try:
             wanted = executors if executors is not None else sum(node.is_alive for node in cluster.nodes())
@@ -35,9 +37,25 @@ def cluster_runner(cluster: EmbeddedCluster, name: str = "resurge", executors: i
             runner.spark.stop()
 
 
+@contextlib.contextmanager
+def _on_driver_host(network: HostNetwork) -> Iterator[None]:
+    """Run Spark's driver on its own host. A Java process stays on the host where it began, so each host needs its own."""
+    before = os.environ.get("SPARK_LOCAL_IP")
+    end_java_process()
+    os.environ["SPARK_LOCAL_IP"] = network.address(DRIVER)
+    try:
+        with network.inside(DRIVER):
+            try:
+                yield
+            finally:
+                end_java_process()
+    finally:
+        os.environ.pop("SPARK_LOCAL_IP")
+        if before is not None:
+            os.environ["SPARK_LOCAL_IP"] = before
+
+
 def _runner(cluster: EmbeddedCluster, name: str, log: Path | None = None, settings: dict[str, str] | None = None) -> SparkRunner:
-    if (network := cluster.network) is not None:
-        os.environ["SPARK_LOCAL_IP"] = network.address(DRIVER)
     spark = open_session(cluster.master_url, name, cluster.settings() | (settings or {}), log)
     shares: dict[str, float] = {}
 

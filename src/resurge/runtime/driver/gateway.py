@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOG_BYTES = 10_000_000
 PROBE_S = 60
+END_S = 20
 # The log is rolled by size: a job may run for months.
 LOG4J = f"""
 rootLogger.level = warn
@@ -80,6 +81,23 @@ def launching(log: Path | None) -> Iterator[dict[str, str]]:
                 yield {"log4j2.configurationFile": file.name, "resurge.spark.log": str(log.absolute())}
     finally:
         java_gateway.Popen = original
+
+
+def end_java_process() -> None:
+    """End Spark's Java process, which outlives its sessions: the next one starts another, on the host that this thread is on."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(END_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def java_options(properties: dict[str, str], others: str) -> str:

@@ -277,13 +277,15 @@ class SparkRunner:
     def _remove_stores(self) -> None:
         """On every machine that has a node; one whose nodes are all lost is cleaned when a node joins there again."""
         folders, self._folders = self._folders, set()
-        nodes = sorted(self._alive()) if self.is_concurrent and folders else []
-        if nodes:
 
-            def remove() -> None:
-                with contextlib.suppress(Exception):
+        def remove() -> None:
+            # The session may have ended already, or a node hang: what is left then is removed by whoever comes next.
+            with contextlib.suppress(Exception):
+                nodes = sorted(self._watched())
+                if nodes:
                     self._rdds.collect(self._rdds.job(self._locations(nodes), [RemoveStore(folders)], None))
 
+        if self.is_concurrent and folders:
             removing = threading.Thread(target=remove, daemon=True)
             removing.start()
             removing.join(REMOVE_S)

@@ -14,6 +14,7 @@ from resurge.connectors.dataframes import dataframe
 from resurge.connectors.reading import read_split
 from resurge.errors import SourceError
 from resurge.runtime.storage.durable import DurableStore
+from tests.support.processes import wait_until
 from tests.support.source_logs import MemoryLog
 
 SCHEMA = pl.Schema({"id": pl.Int64, "at": pl.Datetime("us")})
@@ -90,10 +91,13 @@ def test_each_batch_is_copied_once_and_read_back_also_after_a_restart(spark, inc
     assert everything.schema == SCHEMA and {str(at)[:16] for at in everything["at"]} == {"2024-01-01 00:00"}
     assert reader.rows_between(start, {"batch": 2}) == 5
     assert reader.arrival_s(start, {"batch": 2}) == pytest.approx(time.time(), abs=100)
+    # Spark logs a batch a moment after we have.
+    done = tmp_path / "copies" / "checkpoint" / "commits" / "1"
+    wait_until(done.exists, "Spark's own log of batch 1")
     reader.stop()
 
     # Spark forgets that batch 1 was done, as after a crash between our log and its own.
-    (tmp_path / "copies" / "checkpoint" / "commits" / "1").unlink()
+    done.unlink()
     (tmp_path / "copies" / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
     logged = dict(log.entries)
     again = source.reader(log)
@@ -160,9 +164,10 @@ def test_with_a_remote_checkpoint_url_the_copies_are_there_and_not_on_the_driver
     reader = source_over(incoming).reader(log)
     reader.start(spark, store.location("sources/events"))
     wait_for(reader, 1)
-    reader.stop()
     copies = stored / "mine" / "sources" / "events"
-    assert list(copies.glob("batches/0000000000/*.parquet")) and (copies / "checkpoint" / "commits" / "0").exists()
+    wait_until((copies / "checkpoint" / "commits" / "0").exists, "Spark's own log of batch 0")
+    reader.stop()
+    assert list(copies.glob("batches/0000000000/*.parquet"))
     assert list(elsewhere.iterdir()) == []
     assert sorted(rows(reader, {"batch": 0}, {"batch": 1})["id"].to_list()) == [0, 1, 2]
 

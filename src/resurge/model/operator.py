@@ -11,7 +11,7 @@ from resurge.errors import TopologyError
 
 
 class Determinism(IntEnum):
-    """Operator classes of DESIGN section 7, from the most special to the most general."""
+    """Operator classes, from the most special to the most general."""
 
     REPEATABLE = 1
     CONVERGENT = 2

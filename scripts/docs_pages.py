@@ -167,7 +167,7 @@ def api_page() -> str:
         for name in chosen:
             lines += [f"::: {homes[name]}.{name}" if not _is_reexport(homes[name]) else f"::: {_origin(name)}", ""]
         if heading == "Describing a topology":
-            lines += ["::: resurge.builder.Stream", ""]
+            lines += ["::: resurge.api.builder.Stream", ""]
     lines += ["## Errors", "", "::: resurge.errors", "    options:", "      show_root_heading: false", ""]
     return "\n".join(lines)
 

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from resurge import errors as errors
-    from resurge.builder import TopologyBuilder as TopologyBuilder
+    from resurge.api.builder import TopologyBuilder as TopologyBuilder
+    from resurge.api.handle import JobStatus as JobStatus
+    from resurge.api.handle import RunningJob as RunningJob
+    from resurge.api.running import run as run
+    from resurge.api.running import start as start
     from resurge.connectors.dataframes import dataframe as dataframe
     from resurge.connectors.delta.sink import DeltaSink as DeltaSink
     from resurge.connectors.files import files as files
@@ -24,8 +28,6 @@ if TYPE_CHECKING:
     from resurge.connectors.sinks import CallbackSink as CallbackSink
     from resurge.connectors.sinks import MemorySink as MemorySink
     from resurge.connectors.sinks import ParquetSink as ParquetSink
-    from resurge.handle import JobStatus as JobStatus
-    from resurge.handle import RunningJob as RunningJob
     from resurge.model.operator import Determinism as Determinism
     from resurge.model.topology import Topology as Topology
     from resurge.operators.aggregates import count as count
@@ -36,22 +38,20 @@ if TYPE_CHECKING:
     from resurge.operators.keyed_state import list_of as list_of
     from resurge.operators.keyed_state import map_of as map_of
     from resurge.operators.keyed_state import value_of as value_of
-    from resurge.running import run as run
-    from resurge.running import start as start
 
 _HOMES = {
     "CallbackSink": "resurge.connectors.sinks",
     "DeltaSink": "resurge.connectors.delta.sink",
     "Determinism": "resurge.model.operator",
     "KafkaSink": "resurge.connectors.kafka.sink",
-    "JobStatus": "resurge.handle",
+    "JobStatus": "resurge.api.handle",
     "MemorySink": "resurge.connectors.sinks",
     "ParquetSink": "resurge.connectors.sinks",
     "PostgresSink": "resurge.connectors.postgres.sink",
     "PythonSource": "resurge.connectors.python_source",
-    "RunningJob": "resurge.handle",
+    "RunningJob": "resurge.api.handle",
     "Topology": "resurge.model.topology",
-    "TopologyBuilder": "resurge.builder",
+    "TopologyBuilder": "resurge.api.builder",
     "count": "resurge.operators.aggregates",
     "dataframe": "resurge.connectors.dataframes",
     "delta_lookup": "resurge.connectors.lookup_tables",
@@ -66,8 +66,8 @@ _HOMES = {
     "postgres_lookup": "resurge.connectors.lookup_tables",
     "posts": "resurge.connectors.posts",
     "rate": "resurge.connectors.rate",
-    "run": "resurge.running",
-    "start": "resurge.running",
+    "run": "resurge.api.running",
+    "start": "resurge.api.running",
     "sum_": "resurge.operators.aggregates",
     "value_of": "resurge.operators.keyed_state",
 }

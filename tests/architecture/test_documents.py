@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import resurge
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import InlineRunner

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import resurge
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.cli import main
 from tests.support.inline_sessions import run_inline
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.operators.aggregates import count
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions

@@ -12,7 +12,7 @@ import polars as pl
 from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 from resurge.runtime.driver.session import default_local_root

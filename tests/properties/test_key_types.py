@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.errors import JobError, TopologyError
 from resurge.operators.aggregates import count, sum_
 from resurge.operators.coding import coded

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.sinks import MemorySink, ParquetSink
 from resurge.model.operator import Determinism
 from resurge.model.topology import Topology

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resurge import running
+from resurge.api import running
 from resurge.runtime.driver.session import open_session
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

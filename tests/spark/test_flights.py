@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.files import files
 from resurge.connectors.sinks import MemorySink
 from resurge.operators.aggregates import count, mean, sum_

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.experiments.failures import Strike, Striker

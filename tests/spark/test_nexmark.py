@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.connectors.files import files
 from resurge.connectors.sinks import MemorySink
 from resurge.operators.aggregates import max_

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from polars.testing import assert_frame_equal
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.model.topology import Topology

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.errors import JobError

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.contracts import Sink
 from resurge.connectors.delta.sink import DeltaSink
 from resurge.connectors.kafka.sink import KafkaSink

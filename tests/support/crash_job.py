@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.files import files
 from resurge.connectors.sinks import ParquetSink
 from resurge.model.topology import Topology

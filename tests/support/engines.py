@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.connectors.sinks import MemorySink
 from resurge.model.topology import Topology
 from resurge.runtime.driver.engine import Engine

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from resurge import running
+from resurge.api import running
 from resurge.runtime.driver.runner import InlineRunner
 
 

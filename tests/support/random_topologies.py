@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.operators.aggregates import Aggregate, count, max_, mean, min_, sum_
 from resurge.operators.keyed_state import map_of
 

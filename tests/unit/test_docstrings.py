@@ -9,7 +9,7 @@ import pytest
 import resurge
 
 SOURCE = Path(resurge.__path__[0])
-NEEDS_SPARK = {"resurge.running": ("run", "start")}
+NEEDS_SPARK = {"resurge.api.running": ("run", "start")}
 MODULES = sorted(
     ".".join(("resurge", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
     for path in SOURCE.rglob("*.py")

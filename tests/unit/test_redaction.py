@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.cli.run import again_command
 from resurge.connectors.sinks import ParquetSink
 from resurge.errors import ResurgeError, SourceError, StorageError

@@ -20,7 +20,7 @@ CORES = 2
 
 def resurge_rate(workload: ConnectorWorkload, *, from_kafka: bool) -> float:
     """Rows per second of a windowed count in Resurge on local Spark."""
-    from resurge.builder import TopologyBuilder
+    from resurge.api.builder import TopologyBuilder
     from resurge.connectors.files import files
     from resurge.connectors.kafka.source import kafka
     from resurge.connectors.sinks import DiscardSink

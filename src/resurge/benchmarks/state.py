@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import psutil
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
 from resurge.connectors.sinks import DiscardSink
 from resurge.model.topology import Topology

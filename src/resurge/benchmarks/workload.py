@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.files import files
 from resurge.connectors.posts import write_posts
 from resurge.connectors.sinks import DiscardSink

@@ -138,8 +138,8 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> Non
     """Run a topology with options by their names, and say how to go on."""
     from rich.console import Console
 
+    from resurge.api.running import interval_seconds
     from resurge.model.sizes import size_bytes
-    from resurge.running import interval_seconds
     from resurge.runtime.driver.options import RunOptions
     from resurge.runtime.driver.session import default_local_root
     from resurge.telemetry.log import TelemetryLog

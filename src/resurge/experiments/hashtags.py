@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.contracts import Sink, Source
 from resurge.connectors.sinks import MemorySink
 from resurge.model.hashtag_topology import MAINTAINED, PRIORITIES

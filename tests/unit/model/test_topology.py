@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError, dataclass
 import polars as pl
 import pytest
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.connectors.sinks import MemorySink
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, Operator, StreamShape

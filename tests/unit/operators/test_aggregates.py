@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.errors import JobError
 from resurge.operators.aggregates import count, max_, mean, min_, sum_
 from tests.support.engines import Bench, asked, finish

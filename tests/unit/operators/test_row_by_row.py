@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.errors import TopologyError
 from tests.support.scripted import scripted
 

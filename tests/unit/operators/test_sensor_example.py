@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.operators.keyed_state import value_of
 from tests.support.engines import Bench, finish
 from tests.support.scripted import scripted

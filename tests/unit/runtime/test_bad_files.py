@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.cli.main import app, register
 from resurge.connectors.files import files
 from resurge.errors import BadFileError, SourceError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.memory_sink import MemorySink
 from resurge.operators.aggregates import count
 from tests.support.engines import Bench, finish

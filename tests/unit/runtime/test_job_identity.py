@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.sinks import MemorySink, ParquetSink
 from resurge.errors import IncompatibleJobError, SinkError
 from resurge.model.topology import Topology

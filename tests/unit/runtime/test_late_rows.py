@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import Stream, TopologyBuilder
+from resurge.api.builder import Stream, TopologyBuilder
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
 from resurge.operators.keyed_state import value_of

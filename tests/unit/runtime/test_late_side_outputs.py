@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import Stream, TopologyBuilder, WindowStream
+from resurge.api.builder import Stream, TopologyBuilder, WindowStream
 from resurge.connectors.sinks import MemorySink
 from resurge.operators.aggregates import count
 from resurge.runtime.driver.engine import Engine, run_until_done

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.lookup_tables import delta_lookup, parquet_lookup
 from resurge.connectors.sinks import MemorySink
 from resurge.errors import TopologyError

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.errors import EngineError

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.errors import ResurgeError, StaleGenerationError
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import sum_

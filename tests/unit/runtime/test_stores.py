@@ -13,7 +13,7 @@ import s3fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.memory import MemoryFileSystem
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.errors import StaleGenerationError, StorageError
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import sum_

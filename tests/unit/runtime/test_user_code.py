@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.errors import JobError, TopologyError
 from resurge.model.topology import Topology
 from resurge.operators.keyed_state import value_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.model.names import KeyGroup, NodeId, Partition

@@ -6,7 +6,8 @@ import threading
 import polars as pl
 import pytest
 
-from resurge import MemorySink, TopologyBuilder, count, posts, running
+from resurge import MemorySink, TopologyBuilder, count, posts
+from resurge.api import running
 from resurge.errors import JobError, ResurgeError
 from tests.support.inline_sessions import run_inline
 

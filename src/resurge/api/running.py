@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
+from resurge.api.handle import RunningJob
 from resurge.errors import TopologyError
-from resurge.handle import RunningJob
 from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
 from resurge.runtime.driver.cluster_runner import runner_on

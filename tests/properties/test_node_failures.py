@@ -6,10 +6,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from resurge.coordinator.scheduling import STRATEGIES
 from resurge.errors import EngineError
 from resurge.runtime.driver.runner import InlineRunner, Member
 from resurge.runtime.worker.messages import JobPlan, SlotReport
-from resurge.scheduling import STRATEGIES
 from resurge.telemetry import metrics
 from resurge.telemetry.log import read_events
 from tests.properties.test_crash_points import assert_same

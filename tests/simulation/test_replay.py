@@ -9,7 +9,7 @@ import pytest
 from resurge.coordinator.canonical import digest
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import Input
-from resurge.scheduling import STRATEGIES
+from resurge.coordinator.scheduling import STRATEGIES
 from resurge.simulator.driver import Driver
 from resurge.simulator.run import simulate
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from resurge.coordinator.scheduling import STRATEGIES
 from resurge.model.hashtag_topology import PRIORITIES
-from resurge.scheduling import STRATEGIES
 from resurge.simulator.run import Outcome, simulate
 from resurge.simulator.scenarios import SCENARIOS
 from resurge.telemetry.events import NodeJoined, NodeLost, RecoveryPlanned

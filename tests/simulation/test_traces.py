@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from resurge.coordinator.scheduling import STRATEGIES
 from resurge.experiments.correlated_failure import arrivals
 from resurge.model.scenes import Scene
-from resurge.scheduling import STRATEGIES
 from resurge.simulator.faults import Schedule, drawn_arrivals_s, lanl_schedule, spot_schedule
 from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import USUAL_LOAD, Scenario

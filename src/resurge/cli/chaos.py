@@ -34,10 +34,10 @@ def chaos(  # noqa: PLR0913, PLR0917
     some seconds; with --arrivals after start-up times of real machines. Times of real machines are scaled to fit the run.
     Exit code 0 if nothing was lost and nothing repeated, 1 if it was, 2 if a file does not fit.
     """
+    from resurge.coordinator.scheduling import STRATEGIES
     from resurge.experiments import chaos as experiment
     from resurge.experiments.failure_schedules import FailureSchedules
     from resurge.experiments.failures import FAULTS
-    from resurge.scheduling import STRATEGIES
 
     if strategy not in STRATEGIES:
         raise ClusterError(f"the strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")

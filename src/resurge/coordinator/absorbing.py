@@ -28,14 +28,14 @@ from resurge.coordinator.inputs import (
 )
 from resurge.coordinator.jobs import is_void
 from resurge.coordinator.measuring import priced
+from resurge.coordinator.narration import planned as plan_told
 from resurge.coordinator.policies import live
+from resurge.coordinator.scheduling import after_loss, is_same_question
 from resurge.coordinator.state import Ended, Goal, JobState, Publication, Question, Saving, Stage, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
-from resurge.narration import planned as plan_told
 from resurge.protocols import recovery, retrying
 from resurge.protocols.recovery import Phase
-from resurge.scheduling import after_loss, is_same_question
 
 
 def nodes_changed(state: JobState, changed: NodesChanged, now_s: float) -> JobState:

@@ -6,10 +6,10 @@ Whoever carries them out answers each with one input (see `inputs`); `Emit` alon
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from resurge.coordinator.scheduling import Strategy
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job
 from resurge.protocols.recovery import Facts
-from resurge.scheduling import Strategy
 from resurge.telemetry.events import Event
 
 

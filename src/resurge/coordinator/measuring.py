@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from resurge.coordinator.inputs import JobResult
+from resurge.coordinator.scheduling import with_costs
 from resurge.coordinator.state import JobState
 from resurge.model.names import Partition
-from resurge.scheduling import with_costs
 
 WEIGHT_OF_NEWEST = 0.3
 MOST_SHARE_OF_READING = 0.5

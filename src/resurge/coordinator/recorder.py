@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from resurge.coordinator.commands import Emit
+from resurge.coordinator.narration import Told
 from resurge.coordinator.state import JobState, Publication, Saving
-from resurge.narration import Told
 from resurge.protocols.recovery import Facts
 from resurge.telemetry import events
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from resurge.coordinator.inputs import Member
 from resurge.coordinator.measuring import priced
+from resurge.coordinator.scheduling import Strategy, everything_down
 from resurge.coordinator.state import Description, JobState, Pending, Settings
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.recovery import Graph
-from resurge.scheduling import Strategy, everything_down
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from enum import Enum
 from resurge.coordinator.buffers import Buffers
 from resurge.coordinator.commands import Append, Command, Emit, Record
 from resurge.coordinator.inputs import Failure, JobEnded, JobResult, Member
+from resurge.coordinator.narration import Told
+from resurge.coordinator.scheduling import Strategy
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job, Replica
-from resurge.narration import Told
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.epoch import Pace
 from resurge.protocols.recovery import Facts, Phase
 from resurge.protocols.tempo import Race, StepCost
-from resurge.scheduling import Strategy
 from resurge.telemetry.events import Event, TopologyDescribed
 
 

@@ -11,14 +11,14 @@ from resurge.coordinator import commands as do
 from resurge.coordinator import inputs
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import Input, JobEnded, JobResult, Member, NodesChanged
+from resurge.coordinator.narration import described_graph
+from resurge.coordinator.scheduling import Strategy, answered
 from resurge.coordinator.starting import Found, first_state
 from resurge.coordinator.state import Description, JobState, Pending, Settings
 from resurge.errors import SimulationError, StaleGenerationError
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job
-from resurge.narration import described_graph
 from resurge.protocols.recovery import Facts
-from resurge.scheduling import Strategy, answered
 from resurge.simulator.checkers import check_commands, check_step
 from resurge.simulator.journal import Journal, Parts, Planned
 from resurge.simulator.workload import query_name

@@ -7,11 +7,11 @@ from typing import Any
 
 import simpy
 
+from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.state import Settings
 from resurge.errors import ResurgeError
 from resurge.model.names import NodeId
 from resurge.protocols.recovery import Facts
-from resurge.scheduling import Strategy
 from resurge.simulator.checkers import check_end
 from resurge.simulator.driver import Doomed, Driver, DriverOptions
 from resurge.simulator.faults import (

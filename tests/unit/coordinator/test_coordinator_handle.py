@@ -16,10 +16,10 @@ from resurge.coordinator.inputs import (
     RunEpochs,
     Start,
 )
+from resurge.coordinator.scheduling import Strategy, answered
 from resurge.coordinator.starting import Found, first_state
 from resurge.coordinator.state import Description, JobState, Settings
 from resurge.model.names import NodeId
-from resurge.scheduling import Strategy, answered
 from tests.unit.protocols.test_recovery import whole
 
 NODES = {NodeId(f"n{number}"): Member(1.0) for number in range(3)}

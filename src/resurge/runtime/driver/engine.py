@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from resurge.connectors.contracts import Offset
+from resurge.coordinator.scheduling import everything_down, is_same_question, schedule
 from resurge.errors import EngineError, JobError, ResurgeError
 from resurge.model.names import NodeId
 from resurge.model.topology import Topology
@@ -42,7 +43,6 @@ from resurge.runtime.storage.node_store import job_name, remove_job
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import EpochWork, JobPlan, SlotReport
 from resurge.runtime.worker.packets import merge_maxima
-from resurge.scheduling import everything_down, is_same_question, schedule
 from resurge.telemetry.events import JobStopped
 from resurge.telemetry.log import TelemetryLog
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from resurge.coordinator.scheduling import Strategy, after_loss, with_costs
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts
@@ -10,7 +11,6 @@ from resurge.runtime.driver.job_plans import Slots
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import Member, Runner
 from resurge.runtime.worker.messages import SlotReport
-from resurge.scheduling import Strategy, after_loss, with_costs
 
 _WEIGHT_OF_NEWEST = 0.3
 

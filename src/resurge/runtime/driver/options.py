@@ -4,9 +4,9 @@ import tempfile
 from dataclasses import dataclass, field
 
 from resurge.connectors.locations import plain_location
+from resurge.coordinator.scheduling import STRATEGIES
 from resurge.errors import JobError
 from resurge.runtime.driver.session import default_local_root
-from resurge.scheduling import STRATEGIES
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from resurge import narration
 from resurge.connectors.contracts import StagedPart
+from resurge.coordinator import narration
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from resurge.narration import Narrator, planned
+from resurge.coordinator.narration import Narrator, planned
+from resurge.coordinator.scheduling import Strategy, everything_down, schedule, with_costs
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Phase
-from resurge.scheduling import Strategy, everything_down, schedule, with_costs
 from resurge.telemetry.events import Event, LoadMeasured, NodeLost, QueriesChanged, RecoveryPlanned
 from tests.unit.protocols.test_recovery import N1, N2, whole
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from resurge.coordinator.scheduling import Strategy, after_loss, everything_down, schedule, spread
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Graph, Phase, QueryNeed
-from resurge.scheduling import Strategy, after_loss, everything_down, schedule, spread
 
 CHEAP, DEAR, LARGE, ABOVE = (Partition(name, KeyGroup(0)) for name in ("cheap", "dear", "large", "above"))
 N1, N2, N3 = (NodeId(name) for name in ("n1", "n2", "n3"))

@@ -7,7 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from resurge.runtime.driver.runner import InlineRunner
-from resurge.runtime.storage.durable import Faults
+from resurge.storage.durable import Faults
 from tests.support import crash_job
 
 EPOCHS = 3

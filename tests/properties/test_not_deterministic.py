@@ -18,8 +18,8 @@ from resurge.operators.state import TableDelta
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import InlineRunner, Member
-from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.worker.outcomes import OutcomeId, decided
+from resurge.storage.durable import DurableStore
 from tests.support.scripted import scripted
 
 EPOCHS = 6

@@ -13,7 +13,7 @@ from resurge.connectors.contracts import ReadLimit
 from resurge.connectors.dataframes import dataframe
 from resurge.connectors.reading import read_split
 from resurge.errors import SourceError
-from resurge.runtime.storage.durable import DurableStore
+from resurge.storage.durable import DurableStore
 from tests.support.processes import wait_until
 from tests.support.source_logs import MemoryLog
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.runner import InlineRunner
-from resurge.runtime.storage.stored_job import open_job
+from resurge.storage.stored_job import open_job
 from resurge.telemetry.events import CheckpointFinished, JobStarted
 from resurge.telemetry.log import read_events
 from tests.properties.test_crash_points import assert_same

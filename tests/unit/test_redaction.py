@@ -15,8 +15,8 @@ from resurge.errors import ResurgeError, SourceError, StorageError
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 from resurge.redaction import redacted
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.stored_job import open_job
+from resurge.storage.durable import DurableStore
+from resurge.storage.stored_job import open_job
 from resurge.telemetry.events import Warned
 from resurge.telemetry.log import TelemetryLog, read_events
 from tests.support.engines import Bench, finish, started

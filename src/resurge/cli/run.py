@@ -243,8 +243,8 @@ def spark_log(telemetry: "TelemetryLog") -> Path:
 
 def refuse_other_job(topology: "Topology", url: str) -> None:
     """What does not fit the job that is there is refused before Spark is started; the engine refuses it again."""
-    from resurge.runtime.storage.durable import DurableStore
-    from resurge.runtime.storage.job_store import identity_of, read_identity, refuse_difference
+    from resurge.storage.durable import DurableStore
+    from resurge.storage.job_store import identity_of, read_identity, refuse_difference
 
     known = read_identity(DurableStore(url))
     if known is not None:
@@ -253,8 +253,8 @@ def refuse_other_job(topology: "Topology", url: str) -> None:
 
 def telemetry_path(url: str) -> Path:
     """Beside the checkpoints where that is a local folder, else a temporary file."""
-    from resurge.runtime.storage import paths
-    from resurge.runtime.storage.durable import DurableStore
+    from resurge.storage import paths
+    from resurge.storage.durable import DurableStore
     from resurge.telemetry.log import open_for_owner
 
     store = DurableStore(url)

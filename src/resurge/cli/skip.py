@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from resurge.runtime.storage.stored_job import StoredJob
+    from resurge.storage.stored_job import StoredJob
 
 HELP = (
     "Go on without a file of a file source: what was not read of it is never read.\n\n"
@@ -26,8 +26,8 @@ def command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file, as the error message names it.")],
 ) -> None:
     """Check, record, say what it means."""
-    from resurge.runtime.storage.skips import Skip, record_skip
-    from resurge.runtime.storage.stored_job import open_job
+    from resurge.storage.skips import Skip, record_skip
+    from resurge.storage.stored_job import open_job
 
     job = open_job(url)
     path, told = checked_file(job, source, file)

@@ -9,9 +9,9 @@ from resurge.errors import StorageError
 if TYPE_CHECKING:
     import polars as pl
 
-    from resurge.runtime.storage.checkpoint_store import CheckpointManifest
-    from resurge.runtime.storage.job_store import TableKey
-    from resurge.runtime.storage.stored_job import StoredJob
+    from resurge.storage.checkpoint_store import CheckpointManifest
+    from resurge.storage.job_store import TableKey
+    from resurge.storage.stored_job import StoredJob
 
 TIME_COLUMNS = {"window_start", "window_end", "__at", "__due", "__first", "__last", "__expire", "__time"}
 HELP = (
@@ -38,7 +38,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Read, choose, show."""
-    from resurge.runtime.storage.stored_job import open_job, while_files_move
+    from resurge.storage.stored_job import open_job, while_files_move
 
     epoch, tables = while_files_move(lambda: state_of(open_job(url), operator, table), url)
     chosen = {name: _of_keys(frame, keys, key or []) for name, (frame, keys) in tables.items()}
@@ -74,7 +74,7 @@ def _rows(job: "StoredJob", manifest: "CheckpointManifest", operator: str, table
     import polars as pl
 
     from resurge.operators.state import DELETED, TableSpec
-    from resurge.runtime.storage.runs import Loader, RunRef
+    from resurge.storage.runs import Loader, RunRef
 
     def read(reference: RunRef) -> bytes:
         return job.store.read_range(reference.segment, reference.offset, reference.length)

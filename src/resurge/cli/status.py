@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from resurge.runtime.storage.checkpoint_store import CheckpointManifest
-    from resurge.runtime.storage.stored_job import StoredJob
+    from resurge.storage.checkpoint_store import CheckpointManifest
+    from resurge.storage.stored_job import StoredJob
 
 HELP = (
     "Show how far a job is, from what is kept at its checkpoint URL.\n\n"
@@ -29,7 +29,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Read, show, and fail if files are not whole."""
-    from resurge.runtime.storage.stored_job import open_job
+    from resurge.storage.stored_job import open_job
 
     status = status_of(open_job(url), time.time(), check=check)
     if as_json:
@@ -44,7 +44,7 @@ def command(
 
 def status_of(job: "StoredJob", now_s: float, *, check: bool) -> dict[str, Any]:
     """Everything that is shown, as plain values; `checkpoints` is None unless files were checked."""
-    from resurge.runtime.storage.skips import read_skips
+    from resurge.storage.skips import read_skips
 
     manifest, problems = job.newest_checkpoint()
     record = next((r for r in job.checkpoints if manifest is not None and r.epoch == manifest.epoch), None)
@@ -68,7 +68,7 @@ def status_of(job: "StoredJob", now_s: float, *, check: bool) -> dict[str, Any]:
 
 def offsets_of(job: "StoredJob", manifest: "CheckpointManifest | None") -> dict[str, Any]:
     """How far each source was read by the last committed epoch."""
-    from resurge.runtime.storage.journal import EpochPlanned
+    from resurge.storage.journal import EpochPlanned
 
     reached = dict(manifest.reached) if manifest is not None else {}
     plans = [r for r in job.records if isinstance(r, EpochPlanned) and r.epoch <= job.committed_epoch]
@@ -79,7 +79,7 @@ def offsets_of(job: "StoredJob", manifest: "CheckpointManifest | None") -> dict[
 
 def state_sizes(manifest: "CheckpointManifest | None") -> dict[str, dict[str, int]]:
     """Rows (superseded ones that are not compacted yet included), bytes and partitions per operator."""
-    from resurge.runtime.storage.runs import RunRef
+    from resurge.storage.runs import RunRef
 
     sizes: dict[str, dict[str, int]] = {}
     for cohort in manifest.cohorts if manifest is not None else ():

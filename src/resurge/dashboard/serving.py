@@ -6,8 +6,8 @@ from pathlib import Path
 
 from resurge.dashboard.feed import Feed
 from resurge.errors import DashboardError
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 128

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from resurge.errors import ResurgeError
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.stored_job import open_job
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
+from resurge.storage.stored_job import open_job
 
 
 def store_view(url: str) -> dict[str, Any]:

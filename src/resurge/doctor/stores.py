@@ -9,7 +9,7 @@ from pathlib import Path
 from resurge.doctor.findings import Finding, fine, note, problem
 from resurge.doctor.machine import LEAST_FREE_BYTES
 from resurge.errors import ResurgeError
-from resurge.runtime.storage.durable import DurableStore
+from resurge.storage.durable import DurableStore
 from resurge.telemetry.wording import bytes_in_words, seconds_in_words
 
 FOLDER = "doctor"

@@ -8,7 +8,7 @@ from resurge.connectors.contracts import ReadLimit
 from resurge.connectors.file_log import SNAPSHOT_INTERVAL
 from resurge.connectors.files import FileReader, files
 from resurge.runtime.driver.sources import StoredSourceLog
-from resurge.runtime.storage.durable import DurableStore
+from resurge.storage.durable import DurableStore
 from tests.support.source_logs import MemoryLog
 
 SCHEMA = {"id": pl.Int64}

@@ -14,9 +14,9 @@ from resurge.connectors.sink_conformance import JOB, SCHEMA, rows_for
 from resurge.connectors.sinks import ParquetSink
 from resurge.errors import StorageError
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.exclusive_create import refuse_unsafe
-from resurge.runtime.storage.journal import EpochPlanned, Journal
+from resurge.storage.durable import DurableStore
+from resurge.storage.exclusive_create import refuse_unsafe
+from resurge.storage.journal import EpochPlanned, Journal
 
 
 class Disk:

@@ -12,8 +12,8 @@ from resurge.errors import ResurgeError, StaleGenerationError
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
 from resurge.runtime.driver.engine import Engine
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import CheckpointPublished, Journal, Record
+from resurge.storage.durable import DurableStore
+from resurge.storage.journal import CheckpointPublished, Journal, Record
 from tests.support.engines import Bench, asked, assert_same_output, finish, started
 from tests.support.scripted import scripted
 

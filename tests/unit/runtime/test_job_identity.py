@@ -9,8 +9,8 @@ from resurge.api.builder import TopologyBuilder
 from resurge.connectors.sinks import MemorySink, ParquetSink
 from resurge.errors import IncompatibleJobError, SinkError
 from resurge.model.topology import Topology
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.job_store import read_identity
+from resurge.storage.durable import DurableStore
+from resurge.storage.job_store import read_identity
 from tests.support.engines import Bench, finish, started
 from tests.support.scripted import scripted
 

@@ -10,8 +10,8 @@ from resurge.connectors.sinks import MemorySink
 from resurge.model.names import KeyGroup, Partition
 from resurge.runtime.driver.ledger import shown_epochs
 from resurge.runtime.driver.outputs import Outputs, without_rows
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import CatchUpCommitted, CheckpointPublished, DriverStarted, EpochCommitted, Journal
+from resurge.storage.durable import DurableStore
+from resurge.storage.journal import CatchUpCommitted, CheckpointPublished, DriverStarted, EpochCommitted, Journal
 from tests.unit.runtime.test_job_identity import topology
 
 P, Q = Partition("p", KeyGroup(0)), Partition("q", KeyGroup(0))

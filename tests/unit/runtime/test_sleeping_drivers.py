@@ -13,9 +13,9 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import sum_
 from resurge.protocols.checkpoint import CheckpointRecord
 from resurge.runtime.driver.engine import Engine
-from resurge.runtime.storage import checkpoint_store
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import CheckpointPublished, EpochPlanned, Journal
+from resurge.storage import checkpoint_store
+from resurge.storage.durable import DurableStore
+from resurge.storage.journal import CheckpointPublished, EpochPlanned, Journal
 from tests.support.engines import Bench, asked, assert_same_output, finish, started
 from tests.support.scripted import scripted
 

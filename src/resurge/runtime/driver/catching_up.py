@@ -19,8 +19,8 @@ from resurge.runtime.driver.job_plans import Work, buffered_groups, catch_up_wor
 from resurge.runtime.driver.outputs import without_rows
 from resurge.runtime.driver.runner import NodesLostError, Runner
 from resurge.runtime.driver.story import Took
-from resurge.runtime.storage.journal import CatchUpCommitted
 from resurge.runtime.worker.messages import EpochWork, JobPlan, SlotReport
+from resurge.storage.journal import CatchUpCommitted
 
 if TYPE_CHECKING:
     from resurge.runtime.driver.engine import Engine

@@ -7,12 +7,12 @@ from resurge.connectors.contracts import Offset
 from resurge.errors import CorruptFileError, JobError
 from resurge.model.names import Partition
 from resurge.protocols.checkpoint import CheckpointRecord, retention
-from resurge.runtime.storage import checkpoint_store
-from resurge.runtime.storage.checkpoint_store import CheckpointManifest
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import Journal
-from resurge.runtime.storage.runs import SavedCohort
 from resurge.runtime.worker.messages import SlotReport
+from resurge.storage import checkpoint_store
+from resurge.storage.checkpoint_store import CheckpointManifest
+from resurge.storage.durable import DurableStore
+from resurge.storage.journal import Journal
+from resurge.storage.runs import SavedCohort
 
 
 @dataclass

@@ -35,14 +35,14 @@ from resurge.runtime.driver.runner import NodesLostError, Runner
 from resurge.runtime.driver.sources import Sources
 from resurge.runtime.driver.story import Story
 from resurge.runtime.driver.versions import Versions
-from resurge.runtime.storage.checkpoint_store import CheckpointManifest
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.job_store import claim
-from resurge.runtime.storage.journal import EpochCommitted, EpochPlanned, Journal
-from resurge.runtime.storage.node_store import job_name, remove_job
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import EpochWork, JobPlan, SlotReport
 from resurge.runtime.worker.packets import merge_maxima
+from resurge.storage.checkpoint_store import CheckpointManifest
+from resurge.storage.durable import DurableStore
+from resurge.storage.job_store import claim
+from resurge.storage.journal import EpochCommitted, EpochPlanned, Journal
+from resurge.storage.node_store import job_name, remove_job
 from resurge.telemetry.events import JobStopped
 from resurge.telemetry.log import TelemetryLog
 

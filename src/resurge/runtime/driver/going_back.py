@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 from resurge.errors import CheckpointDamagedError
 from resurge.runtime.driver.catching_up import CatchingUp
 from resurge.runtime.driver.resume import resumption
-from resurge.runtime.storage.journal import CheckpointRefused
+from resurge.storage.journal import CheckpointRefused
 
 if TYPE_CHECKING:
     from resurge.runtime.driver.engine import Engine

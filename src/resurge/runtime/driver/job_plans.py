@@ -11,8 +11,8 @@ from resurge.operators.program import Program
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
 from resurge.runtime.driver.versions import Produced, Version, Versions
-from resurge.runtime.storage.runs import SavedCohort
 from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, SlotWork, Split
+from resurge.storage.runs import SavedCohort
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from resurge.model.names import KeyGroup, Partition
 from resurge.runtime.driver.sources import Sources
-from resurge.runtime.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Record
 from resurge.runtime.worker.messages import EpochWork, Split
+from resurge.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Record
 
 END_OF_TIME_US = 2**62
 

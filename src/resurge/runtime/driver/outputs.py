@@ -8,10 +8,10 @@ import msgspec
 from resurge.connectors.contracts import JobReference, Sink, StagedPart
 from resurge.errors import CorruptFileError
 from resurge.model.topology import Topology
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import CatchUpCommitted, CheckpointPublished, EpochCommitted, Journal, Record
 from resurge.runtime.worker.messages import SlotReport
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
+from resurge.storage.journal import CatchUpCommitted, CheckpointPublished, EpochCommitted, Journal, Record
 
 
 class Outputs:

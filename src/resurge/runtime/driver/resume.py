@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from resurge.connectors.contracts import Offset
 from resurge.errors import CorruptFileError
 from resurge.protocols.checkpoint import CheckpointRecord, candidates
-from resurge.runtime.storage.checkpoint_store import CheckpointManifest, read_manifest
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import CheckpointPublished, CheckpointRefused, EpochCommitted, EpochPlanned, Record
+from resurge.storage.checkpoint_store import CheckpointManifest, read_manifest
+from resurge.storage.durable import DurableStore
+from resurge.storage.journal import CheckpointPublished, CheckpointRefused, EpochCommitted, EpochPlanned, Record
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from resurge.errors import ResurgeError, SourceError
 from resurge.model.topology import Topology
 from resurge.operators.stateless import SourceOperator
 from resurge.protocols.epoch import shares
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.journal import EpochPlanned
-from resurge.runtime.storage.skips import read_skips
 from resurge.runtime.worker.messages import Split
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
+from resurge.storage.journal import EpochPlanned
+from resurge.storage.skips import read_skips
 
 
 @dataclass(frozen=True)

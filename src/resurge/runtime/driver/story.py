@@ -11,8 +11,8 @@ from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts
 from resurge.runtime.driver.ledger import Ledger
 from resurge.runtime.driver.resume import Resumption
-from resurge.runtime.storage.journal import EpochPlanned
 from resurge.runtime.worker.messages import SlotReport
+from resurge.storage.journal import EpochPlanned
 from resurge.telemetry import events
 from resurge.telemetry.log import TelemetryLog
 

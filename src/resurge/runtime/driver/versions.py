@@ -7,9 +7,9 @@ from functools import cached_property
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.operators.program import Program
 from resurge.protocols.catch_up import Coverage, Pair, changed
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.runs import SavedCohort
 from resurge.runtime.worker.messages import BufferReport, CohortReport, JobPlan, Replay, SlotReport
+from resurge.storage import paths
+from resurge.storage.runs import SavedCohort
 
 Produced = tuple[NodeId, range]
 """Where a partition ran in a job, and which epochs it took."""

@@ -4,7 +4,7 @@ import functools
 import os
 from pathlib import Path
 
-from resurge.runtime.storage.owners import ancestors
+from resurge.storage.owners import ancestors
 
 _FLAG = b"--executor-id"
 

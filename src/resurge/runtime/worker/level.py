@@ -21,8 +21,6 @@ from resurge.operators.failures import failed
 from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.program import Node, Program
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.worker.calls import Call, Made
 from resurge.runtime.worker.event_times import watermark_us, without_time
 from resurge.runtime.worker.grouped import Grouped, mask, together
@@ -32,6 +30,8 @@ from resurge.runtime.worker.outcomes import OutcomeId, decided
 from resurge.runtime.worker.packets import SOURCE, Inbox, PacketWriter, Targets, keep, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import Cohort, CohortStates, node_store
 from resurge.runtime.worker.parts import Parts
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
 
 _encode = msgspec.msgpack.encode
 

@@ -9,8 +9,8 @@ import polars as pl
 from resurge.model.operator import Operator
 from resurge.operators.base import EpochContext, Outcome
 from resurge.operators.lookup import LookupJoin
-from resurge.runtime.storage.durable import DurableStore
 from resurge.runtime.worker.outcomes import OutcomeId, decided
+from resurge.storage.durable import DurableStore
 
 MOST_HELD = 8
 _held: OrderedDict[tuple[str | None, str, int], pl.DataFrame] = OrderedDict()

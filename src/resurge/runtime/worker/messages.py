@@ -3,7 +3,7 @@
 import msgspec
 
 from resurge.connectors.contracts import StagedPart
-from resurge.runtime.storage.runs import SavedCohort
+from resurge.storage.runs import SavedCohort
 
 LAST_EPOCH = 2**62
 SOURCES = -1

@@ -13,9 +13,9 @@ import polars as pl
 from resurge.errors import CorruptFileError
 from resurge.operators.base import Outcome
 from resurge.operators.state import TableDelta
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.frames import from_bytes, to_bytes
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
+from resurge.storage.frames import from_bytes, to_bytes
 
 
 class _LoggedDelta(msgspec.Struct):

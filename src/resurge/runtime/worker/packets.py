@@ -10,9 +10,9 @@ import polars as pl
 
 from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.program import Exchange
-from resurge.runtime.storage.frames import from_bytes, to_bytes
 from resurge.runtime.worker.grouped import Grouped, Integers
 from resurge.runtime.worker.messages import SOURCES, FrameEntry, PacketHeader
+from resurge.storage.frames import from_bytes, to_bytes
 
 SOURCE = "__source"
 """The column with the key group upstream that made a row."""

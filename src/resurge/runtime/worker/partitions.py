@@ -14,10 +14,12 @@ from resurge.errors import CheckpointDamagedError, CorruptFileError, StorageErro
 from resurge.operators.base import StatefulOperator
 from resurge.operators.program import Program
 from resurge.operators.state import KeyedTable, State, TableSpec, joined
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.node_store import NodeStore
-from resurge.runtime.storage.runs import (
+from resurge.runtime.worker.grouped import Integers
+from resurge.runtime.worker.messages import CohortReport, CohortWork, JobPlan, SlotReport
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
+from resurge.storage.node_store import NodeStore
+from resurge.storage.runs import (
     Loader,
     RunRef,
     SavedCohort,
@@ -27,8 +29,6 @@ from resurge.runtime.storage.runs import (
     save_durably,
     save_locally,
 )
-from resurge.runtime.worker.grouped import Integers
-from resurge.runtime.worker.messages import CohortReport, CohortWork, JobPlan, SlotReport
 
 MOST_JOBS = 2
 

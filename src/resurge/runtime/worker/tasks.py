@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from resurge.runtime.storage.node_store import remove_job
 from resurge.runtime.worker.executor import executor_id
 from resurge.runtime.worker.fitness import own_fitness
 from resurge.runtime.worker.level import JobCode, LevelTask
 from resurge.runtime.worker.messages import JobPlan, SlotReport
+from resurge.storage.node_store import remove_job
 
 IN_PROCESS_NODE = "driver"
 MISPLACED = "Misplaced"

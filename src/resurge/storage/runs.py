@@ -16,7 +16,7 @@ import polars as pl
 from resurge.errors import CorruptFileError
 from resurge.operators.hashing import key_group_ends
 from resurge.operators.state import KeyedTable, Run, State, TableSpec, joined
-from resurge.runtime.storage.frames import from_bytes, to_bytes
+from resurge.storage.frames import from_bytes, to_bytes
 
 HASH = "__hash"
 BLOCK_BYTES = 1 << 18

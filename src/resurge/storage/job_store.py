@@ -10,9 +10,9 @@ from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator
 from resurge.operators.hashing import fingerprint
 from resurge.operators.stateless import SourceOperator
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.exclusive_create import refuse_unsafe
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
+from resurge.storage.exclusive_create import refuse_unsafe
 
 LAYOUT = 2
 """What the files of a job look like; a job in another layout is refused."""

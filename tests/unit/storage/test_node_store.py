@@ -10,8 +10,8 @@ import pytest
 
 from resurge.errors import StorageError
 from resurge.runtime.driver.session import LEAST_SHARED_MEMORY_BYTES, default_local_root
-from resurge.runtime.storage.node_store import NodeStore, remove_job
-from resurge.runtime.storage.owners import OWNER_FILE
+from resurge.storage.node_store import NodeStore, remove_job
+from resurge.storage.owners import OWNER_FILE
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_no_room_anywhere_is_an_error_that_says_what_to_do(tmp_path: Path, monke
 
 def test_stores_of_dead_processes_are_removed_when_a_node_begins_there(tmp_path: Path, scratch: Path) -> None:
     """Of lost nodes of this job, and of other jobs; the living keep theirs."""
-    writing = "import sys; from pathlib import Path; from resurge.runtime.storage.node_store import NodeStore\n"
+    writing = "import sys; from pathlib import Path; from resurge.storage.node_store import NodeStore\n"
     writing += "for folder in sys.argv[1:]: NodeStore(Path(folder)).write('a', b'state')\n"
     dead = [tmp_path / "root" / "resurge-one" / "n1", tmp_path / "root" / "resurge-two" / "n7"]
     subprocess.run([sys.executable, "-c", writing, *map(str, dead)], check=True)

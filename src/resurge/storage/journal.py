@@ -17,8 +17,8 @@ import msgspec
 from resurge.connectors.contracts import Offset, StagedPart
 from resurge.errors import CorruptFileError, StaleGenerationError
 from resurge.protocols.checkpoint import CheckpointRecord
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
 
 
 class DriverStarted(msgspec.Struct, frozen=True, tag=True):

@@ -3,8 +3,8 @@
 import msgspec
 
 from resurge.errors import CorruptFileError
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
 
 
 class Skip(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ import msgspec
 from resurge.connectors.contracts import Offset
 from resurge.errors import CorruptFileError
 from resurge.protocols.checkpoint import CheckpointRecord
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.runs import RunRef, SavedCohort
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
+from resurge.storage.runs import RunRef, SavedCohort
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):

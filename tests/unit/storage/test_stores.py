@@ -17,9 +17,9 @@ from resurge.api.builder import TopologyBuilder
 from resurge.errors import StaleGenerationError, StorageError
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import sum_
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.exclusive_create import refuse_unsafe
-from resurge.runtime.storage.journal import EpochPlanned, Journal
+from resurge.storage.durable import DurableStore
+from resurge.storage.exclusive_create import refuse_unsafe
+from resurge.storage.journal import EpochPlanned, Journal
 from tests.support.engines import Bench, asked, assert_same_output, finish, started
 from tests.support.s3_server import BUCKET, s3_server, without_conditions
 from tests.support.scripted import scripted

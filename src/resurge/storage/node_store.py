@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from resurge.errors import StorageError
-from resurge.runtime.storage.owners import OWNER_FILE, mark_owner, remove_orphans
-from resurge.runtime.storage.runs import RunRef, SavedCohort, manifest_of
+from resurge.storage.owners import OWNER_FILE, mark_owner, remove_orphans
+from resurge.storage.runs import RunRef, SavedCohort, manifest_of
 
 FOLDERS = "resurge-*"
 OWNER_ONLY = 0o700

@@ -6,8 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from resurge.errors import StorageError
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.durable import DurableStore
+from resurge.storage import paths
+from resurge.storage.durable import DurableStore
 
 WRITERS = 4
 ROUNDS = 3

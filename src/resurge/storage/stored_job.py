@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from resurge.errors import CorruptFileError, StorageError
 from resurge.protocols.checkpoint import CheckpointRecord, candidates
-from resurge.runtime.storage import paths
-from resurge.runtime.storage.checkpoint_store import CheckpointManifest, read_manifest, verify
-from resurge.runtime.storage.durable import DurableStore
-from resurge.runtime.storage.job_store import JobIdentity, read_identity
-from resurge.runtime.storage.journal import CheckpointPublished, EpochCommitted, EpochPlanned, Journal, Record
+from resurge.storage import paths
+from resurge.storage.checkpoint_store import CheckpointManifest, read_manifest, verify
+from resurge.storage.durable import DurableStore
+from resurge.storage.job_store import JobIdentity, read_identity
+from resurge.storage.journal import CheckpointPublished, EpochCommitted, EpochPlanned, Journal, Record
 
 Read = TypeVar("Read")
 ATTEMPTS = 5

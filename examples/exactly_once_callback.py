@@ -9,8 +9,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from resurge import CallbackSink, TopologyBuilder, count, posts, run
-from resurge.connectors.callback_sink import CommittedPart
+from resurge import CallbackSink, CommittedPart, TopologyBuilder, count, posts, run
 from resurge.errors import SinkError
 
 folder = Path(tempfile.mkdtemp())

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from resurge.api.handle import RunningJob as RunningJob
     from resurge.api.running import run as run
     from resurge.api.running import start as start
+    from resurge.connectors.callback_sink import CommittedPart as CommittedPart
     from resurge.connectors.dataframes import dataframe as dataframe
     from resurge.connectors.delta.sink import DeltaSink as DeltaSink
     from resurge.connectors.files import files as files
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CallbackSink": "resurge.connectors.sinks",
+    "CommittedPart": "resurge.connectors.callback_sink",
     "DeltaSink": "resurge.connectors.delta.sink",
     "Determinism": "resurge.model.operator",
     "KafkaSink": "resurge.connectors.kafka.sink",

@@ -13,7 +13,7 @@ from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
 from resurge.runtime.driver.cluster_runner import runner_on
 from resurge.runtime.driver.engine import Engine, run_until_done
-from resurge.runtime.driver.gateway import running_context
+from resurge.runtime.driver.gateway import pointing_to_log, running_context
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.session import LOCAL_MASTER
 from resurge.telemetry.log import TelemetryLog
@@ -48,7 +48,7 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     1000
     """
     options = _options(interval, checkpoint_interval, max_rows_per_epoch, strategy)
-    with _opened(topology, master, checkpoint, options, telemetry) as engine:
+    with _opened(topology, master, checkpoint, options, telemetry) as engine, pointing_to_log():
         run_until_done(engine, epochs=epochs, until_idle=until_idle, drain=drain)
 
 
@@ -82,7 +82,12 @@ def start(  # noqa: PLR0913 (all but the topology are options)
     with ExitStack() as opening:
         engine = opening.enter_context(_opened(topology, master, checkpoint, options, telemetry))
         opened = opening.pop_all()
-    return RunningJob(engine, lambda: run_until_done(engine, epochs=epochs, until_idle=until_idle, drain=drain), opened.close)
+
+    def work() -> None:
+        with pointing_to_log():
+            run_until_done(engine, epochs=epochs, until_idle=until_idle, drain=drain)
+
+    return RunningJob(engine, work, opened.close)
 
 
 def _options(interval: Duration, checkpoint_interval: int, max_rows_per_epoch: int | None, strategy: str) -> RunOptions:

@@ -17,7 +17,7 @@ import typer
 
 from resurge.cli.observing import Observers, observed
 from resurge.cli.settings import from_file, with_job_file
-from resurge.errors import EngineError, StorageError
+from resurge.errors import StorageError
 from resurge.redaction import redacted
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from resurge.telemetry.log import TelemetryLog
 
 INTERRUPTED = 130
+NOT_KEPT = "nothing of the job is kept but its output: give --checkpoint to resume it"
 
 HELP = (
     "Run the topology that a Python file describes.\n\n"
@@ -160,12 +161,16 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> Non
     refuse_other_job(topology, url)
     console = Console()
     _warn_of_memory_sinks(topology, console)
-    with TelemetryLog(telemetry_path(url)) as telemetry, observed(telemetry, url, topology.name, observers, console.print):
-        on_spark = OnSpark(chosen["master"], options, limits, spark_log(telemetry), chosen["spark_ui"])
-        stopped = _run_on_spark(topology, on_spark, telemetry, console)
-    conclude(telemetry, console, stopped=stopped, again=again if is_kept else None, report=chosen["report"])
-    if not is_kept:
-        shutil.rmtree(url, ignore_errors=True)
+    try:
+        with TelemetryLog(telemetry_path(url)) as telemetry, observed(telemetry, url, topology.name, observers, console.print):
+            log = spark_log(telemetry) if is_kept else None
+            stopped = _run_on_spark(
+                topology, OnSpark(chosen["master"], options, limits, log, chosen["spark_ui"]), telemetry, console
+            )
+        conclude(telemetry, console, stopped=stopped, again=again if is_kept else None, report=chosen["report"])
+    finally:
+        if not is_kept:
+            shutil.rmtree(url, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,7 @@ class OnSpark:
     master: str
     options: "RunOptions"
     limits: Limits
-    log: Path
+    log: Path | None
     has_ui: bool = False
 
 
@@ -183,6 +188,7 @@ def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog
     from resurge.cli.live_view import open_view, starting
     from resurge.runtime.driver.cluster_runner import runner_on
     from resurge.runtime.driver.engine import Engine
+    from resurge.runtime.driver.gateway import pointing_to_log, remove_temporary_logs
 
     with starting(console, where.master):
         settings = {"spark.ui.enabled": "true"} if where.has_ui else {}
@@ -190,15 +196,15 @@ def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog
     if where.has_ui:
         console.print(f"Spark's own page: {runner.spark.sparkContext.uiWebUrl}", highlight=False, soft_wrap=True)
     try:
-        return drive(Engine(topology, runner, where.options, telemetry), where.limits, open_view(console))
-    except EngineError as error:
-        raise EngineError(f"{error}; what Spark said is in {where.log}") from error
+        with pointing_to_log():
+            return drive(Engine(topology, runner, where.options, telemetry), where.limits, open_view(console))
     except KeyboardInterrupt:
-        console.print(
-            f"stopped at once: the epoch in hand is run again when the job at {redacted(str(where.options.checkpoint_url))} is resumed",
-            highlight=False,
-            soft_wrap=True,
-        )
+        url = str(where.options.checkpoint_url)
+        told = f"the epoch in hand is run again when the job at {redacted(url)} is resumed" if where.log is not None else NOT_KEPT
+        console.print(f"stopped at once: {told}", highlight=False, soft_wrap=True)
+        if where.log is None:
+            shutil.rmtree(url, ignore_errors=True)
+            remove_temporary_logs()
         # Spark would first wait for the epoch that nobody wants to wait for; it ends with this process.
         os._exit(INTERRUPTED)
     finally:
@@ -286,7 +292,7 @@ def conclude(telemetry: "TelemetryLog", console: "Console", *, stopped: bool, ag
     if not console.is_terminal and now.queries:
         console.print(query_table(now))
     ended = "stopped" if stopped else "done"
-    lines = [f"{ended} after epoch {now.epoch}; nothing of the job is kept but its output: give --checkpoint to resume it"]
+    lines = [f"{ended} after epoch {now.epoch}; {NOT_KEPT}"]
     if again is not None:
         lines = [
             f"{ended} after epoch {now.epoch}; resume with: {again}",

@@ -10,6 +10,7 @@ import polars as pl
 from resurge.connectors.contracts import JobReference, Sink, StagedPart, refuse_other_job
 from resurge.connectors.payloads import part_with_rows, rows_of
 from resurge.errors import SinkError
+from resurge.model.user_code import user_traceback
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class CallbackSink(Sink):
         except Exception as error:
             raise SinkError(
                 f"the callback of query {query!r} failed for epoch {epoch}: {type(error).__name__}: {error}; "
-                "the epoch will be given again: correct the callback and run the job again"
+                f"the epoch will be given again: correct the callback and run the job again{user_traceback(error)}"
             ) from error
         for part in parts:
             self._last_epochs[query, part.part] = epoch

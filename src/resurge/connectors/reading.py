@@ -10,6 +10,7 @@ import pyarrow as pa
 from resurge.connectors.contracts import Offset, ReadLimit
 from resurge.connectors.frames import BadRow, bad_frame, conform, frame_of_rows
 from resurge.errors import ResurgeError, SourceError
+from resurge.model.user_code import user_traceback
 
 ROWS_PER_CONVERSION = 50_000
 
@@ -130,5 +131,5 @@ def source_error(reader: Any, action: str, error: Exception) -> SourceError:
     """A third-party reader's failure, with the source and the split named."""
     return SourceError(
         f"source {reader_name(reader)} could not {action}: {type(error).__name__}: {error}; "
-        "the epoch was not committed: when the cause is gone, run the job again"
+        f"the epoch was not committed: when the cause is gone, run the job again{user_traceback(error)}"
     )

@@ -1,5 +1,8 @@
 """What `resurge.run` leaves behind; the job itself runs without Spark here."""
 
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -60,3 +63,14 @@ def test_a_checkpoint_folder_that_was_named_stays(tmp_path, stopped):
     """The next run goes on there."""
     running.run(counted(MemorySink()), interval=0, until_idle=True, checkpoint=tmp_path / "kept")
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_an_engine_without_a_place_for_its_job_leaves_no_folder_behind(tmp_path):
+    """When Python ends, the folder is gone."""
+    code = """
+from resurge.runtime.driver.options import RunOptions
+from pathlib import Path
+assert Path(RunOptions().url()).is_dir()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []

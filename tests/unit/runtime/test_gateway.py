@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from resurge.errors import JobError
-from resurge.runtime.driver.gateway import java_options, refuse_other_python
+from resurge.errors import EngineError, JobError
+from resurge.runtime.driver import gateway
+from resurge.runtime.driver.gateway import SparkLog, java_options, pointing_to_log, refuse_other_python
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,23 @@ def test_java_options_are_added_to_those_there_are() -> None:
     """Also to none; a path may have spaces."""
     assert java_options({}, "-Xmn1g") == "-Xmn1g"
     assert java_options({"log": "a b"}, "") == '"-Dlog=a b"'
+
+
+def test_an_error_of_spark_points_to_the_log_which_then_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary log is removed, with what was rolled, unless somebody was told to read it."""
+    logs = [SparkLog(tmp_path / name, is_kept=False) for name in ("first.log", "second.log")]
+    for log in logs:
+        log.path.write_text("WARN")
+        log.path.with_name(log.path.name + ".1").write_text("WARN")
+    monkeypatch.setattr(gateway, "_logs", logs)
+    with pytest.raises(EngineError, match=rf"lost; what Spark said is in {logs[1].path}$"), pointing_to_log():
+        raise EngineError("lost")
+    gateway.remove_temporary_logs()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["second.log", "second.log.1"]
+
+
+def test_an_error_of_spark_points_nowhere_where_the_user_has_started_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its messages are where the user has them."""
+    monkeypatch.setattr(gateway, "_logs", [])
+    with pytest.raises(EngineError, match=r"^lost$"), pointing_to_log():
+        raise EngineError("lost")

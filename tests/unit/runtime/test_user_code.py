@@ -2,14 +2,20 @@
 
 import sqlite3
 import threading
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from resurge.api.builder import TopologyBuilder
-from resurge.errors import JobError, TopologyError
+from resurge.connectors.contracts import StagedPart
+from resurge.connectors.python_source import PythonSource
+from resurge.connectors.sinks import CallbackSink, MemorySink
+from resurge.errors import JobError, ResurgeError, SinkError, SourceError, TopologyError
 from resurge.model.topology import Topology
 from resurge.operators.keyed_state import value_of
 from resurge.operators.program import compile_topology
@@ -148,3 +154,95 @@ def test_an_error_in_a_users_function_keeps_its_lines(case: str, tmp_path: Path)
     files = [text for text in lines if text.strip().startswith("File ")]
     assert all(f'File "{__file__}", line ' in text for text in files)
     assert len(files) == {"polars": 1, "map": 3, "table": 2, "process": 2}[case]
+
+
+class FailingReader(DataSourceStreamReader):
+    """Fails where it is told to."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def initialOffset(self) -> dict:
+        return self._at("initialOffset", {"n": 0})
+
+    def latestOffset(self) -> dict:
+        return self._at("latestOffset", {"n": 1})
+
+    def partitions(self, start: dict, end: dict) -> list[InputPartition]:
+        return self._at("partitions", [InputPartition(0)])
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int]]:
+        yield self._at("read", ("a", 1))
+
+    def commit(self, end: dict) -> None:
+        self._at("commit", None)
+
+    def stop(self) -> None:
+        self._at("stop", None)
+
+    def _at(self, where: str, value: object) -> object:
+        return value if where != self.where else inverse(0)
+
+
+class FailingSink(MemorySink):
+    """Fails where it is told to."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def __reduce__(self) -> tuple[type["FailingSink"], tuple[str]]:
+        return (FailingSink, (self.where,))
+
+    def open(self, *given: object) -> None:
+        self._at("open", super().open, *given)
+
+    def stage(self, *given: object) -> StagedPart:
+        return self._at("stage", super().stage, *given)
+
+    def publish(self, *given: object) -> None:
+        self._at("publish", super().publish, *given)
+
+    def forget(self, *given: object) -> None:
+        self._at("forget", super().forget, *given)
+
+    def _at(self, where: str, function: Callable[..., Any], *given: object) -> Any:
+        return function(*given) if where != self.where else inverse(0)
+
+
+@pytest.mark.parametrize("where", ["initialOffset", "latestOffset", "partitions", "read", "commit", "stop"])
+def test_an_error_in_a_users_source_keeps_its_lines(where: str, tmp_path: Path) -> None:
+    """Whichever of its methods it was, on the driver or on a node."""
+    job = TopologyBuilder("job", key_groups=1)
+    job.source("rows", PythonSource(FailingReader(where), declared_schema="k STRING, v BIGINT")).query("out")
+    with pytest.raises(SourceError) as caught:
+        finish(Bench(tmp_path).engine(job.build(), checkpoint_interval=1, checkpoints_kept=1))
+    lines = [text.strip() for text in str(caught.value).splitlines()]
+    assert "ZeroDivisionError: division by zero" in lines[0] and lines[-2] == "return 1 / value", str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["open", "stage", "publish", "forget"])
+def test_an_error_in_a_users_sink_keeps_its_lines(where: str, tmp_path: Path) -> None:
+    """Whichever of its methods it was, on the driver or on a node; the query is named where one is known."""
+    job = TopologyBuilder("job", key_groups=1)
+    job.source("rows", scripted([[ROWS], [ROWS]])).query("out", sink=FailingSink(where))
+    with pytest.raises(ResurgeError) as caught:
+        finish(Bench(tmp_path).engine(job.build(), checkpoint_interval=1, checkpoints_kept=1))
+    lines = [text.strip() for text in str(caught.value).splitlines()]
+    assert "ZeroDivisionError: division by zero" in lines[0] and "return 1 / value" in lines[-2:], str(caught.value)
+    assert where == "stage" or "query 'out'" in lines[0]
+
+
+@pytest.mark.parametrize("per_part", [False, True])
+def test_an_error_in_a_callback_keeps_its_lines(per_part: bool, tmp_path: Path) -> None:
+    """The epoch and the query are named, and the line that failed."""
+
+    def show(*given: object) -> None:
+        inverse(0)
+
+    job = TopologyBuilder("job", key_groups=1)
+    job.source("rows", scripted([[ROWS]])).query("out", sink=CallbackSink(show, per_part=per_part))
+    with pytest.raises(SinkError, match=r"callback of query 'out' failed for epoch 1: ZeroDivisionError") as caught:
+        finish(Bench(tmp_path).engine(job.build()))
+    lines = [text.strip() for text in str(caught.value).splitlines()]
+    assert "inverse(0)" in lines and "return 1 / value" in lines[-2:], str(caught.value)

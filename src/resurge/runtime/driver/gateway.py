@@ -1,5 +1,7 @@
-"""How Spark's Java process is started, and what is checked where one runs already."""
+"""How Spark's Java process is started, where its messages go, and what is checked where one runs already."""
 
+import atexit
+import os
 import shutil
 import signal
 import subprocess
@@ -7,10 +9,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resurge.errors import JobError
+from resurge.errors import EngineError, JobError
 from resurge.telemetry.log import open_for_owner
 
 if TYPE_CHECKING:
@@ -45,16 +48,71 @@ def running_context() -> "SparkContext | None":
     return SparkContext._active_spark_context
 
 
+@dataclass
+class SparkLog:
+    """The file that the Java process writes its warnings and errors to; one without a name of its own is temporary."""
+
+    path: Path
+    is_kept: bool
+
+    def remove(self) -> None:
+        """Remove a temporary file, unless an error has pointed to it."""
+        if not self.is_kept:
+            for path in self.path.parent.glob(f"{self.path.name}*"):
+                path.unlink(missing_ok=True)
+
+
+_logs: list[SparkLog] = []
+"""The newest last: a Java process outlives its sessions, and so does its log."""
+
+
+def kept_log() -> Path | None:
+    """Where an error can point to for what Spark said; None if this process has started no Spark."""
+    if not _logs:
+        return None
+    _logs[-1].is_kept = True
+    return _logs[-1].path
+
+
+@atexit.register
+def remove_temporary_logs() -> None:
+    """Remove the logs that no error has pointed to."""
+    for log in _logs:
+        log.remove()
+
+
+@contextmanager
+def pointing_to_log() -> Iterator[None]:
+    """An error of Spark says where Spark's own messages are."""
+    try:
+        yield
+    except EngineError as error:
+        if (log := kept_log()) is None:
+            raise
+        raise EngineError(f"{error}; what Spark said is in {log}") from error
+
+
+def _temporary_log() -> Path:
+    handle, name = tempfile.mkstemp(prefix="resurge-spark-", suffix=".log")
+    os.close(handle)
+    return Path(name)
+
+
 @contextmanager
 def launching(log: Path | None) -> Iterator[dict[str, str]]:
     """Start a Java process that SIGTERM does not end before us, with its warnings and errors in a file; the settings for it.
 
     Whoever stops a service sends SIGTERM to all of its processes. We finish the epoch in hand, for which Spark is needed; its
-    Java process ends when we do, because its standard input is closed.
+    Java process ends when we do, because its standard input is closed. Without a file of its own, a temporary one is used.
     """
-    from pyspark import java_gateway
+    from pyspark import SparkContext, java_gateway
 
+    if SparkContext._gateway is not None:
+        yield {}
+        return
     original: Any = java_gateway.Popen
+    made = SparkLog(log or _temporary_log(), is_kept=log is not None)
+    _logs.append(made)
 
     def ignore_sigterm(before: Any) -> Any:
         def prepare() -> None:
@@ -65,20 +123,15 @@ def launching(log: Path | None) -> Iterator[dict[str, str]]:
 
     def popen(command: Any, **options: Any) -> Any:
         options["preexec_fn"] = ignore_sigterm(options.get("preexec_fn", lambda: None))
-        if log is None:
-            return original(command, **options)
-        with open_for_owner(log) as errors:
+        with open_for_owner(made.path) as errors:
             return original(command, **options, stderr=errors)
 
     java_gateway.Popen = popen
     try:
-        if log is None:
-            yield {}
-        else:
-            with tempfile.NamedTemporaryFile("w", prefix="resurge-log4j2-", suffix=".properties") as file:
-                file.write(LOG4J)
-                file.flush()
-                yield {"log4j2.configurationFile": file.name, "resurge.spark.log": str(log.absolute())}
+        with tempfile.NamedTemporaryFile("w", prefix="resurge-log4j2-", suffix=".properties") as file:
+            file.write(LOG4J)
+            file.flush()
+            yield {"log4j2.configurationFile": file.name, "resurge.spark.log": str(made.path.absolute())}
     finally:
         java_gateway.Popen = original
 

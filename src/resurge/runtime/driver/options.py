@@ -1,5 +1,7 @@
 """What a user may choose about a run."""
 
+import atexit
+import shutil
 import tempfile
 from dataclasses import dataclass, field
 
@@ -56,5 +58,10 @@ class RunOptions:
             raise JobError(f"checkpoints_kept is {self.checkpoints_kept}; expected at least 1")
 
     def url(self) -> str:
-        """Where the job is kept; a temporary folder unless the user named a place."""
-        return self.checkpoint_url or tempfile.mkdtemp(prefix="resurge-job-")
+        """Where the job is kept; unless the user named a place, a folder that is removed when Python ends."""
+        if self.checkpoint_url is not None:
+            return self.checkpoint_url
+        folder = tempfile.mkdtemp(prefix="resurge-job-")
+        # Nobody could find it again.
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder

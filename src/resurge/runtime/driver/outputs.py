@@ -1,13 +1,15 @@
 """The driver's side of the sinks: open them, show committed parts, discard abandoned ones."""
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from resurge.connectors.contracts import JobReference, Sink, StagedPart
-from resurge.errors import CorruptFileError
+from resurge.errors import CorruptFileError, ResurgeError, SinkError
 from resurge.model.topology import Topology
+from resurge.model.user_code import user_traceback
 from resurge.runtime.worker.messages import SlotReport
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
@@ -24,8 +26,8 @@ class Outputs:
     def open(self, job: JobReference, committed_epoch: int) -> None:
         """Check every destination, and remove what abandoned attempts left there."""
         for query, sink in self.sinks.items():
-            sink.open(query, self.topology.shapes[self.topology.queries[query].operator].schema, job)
-            sink.clean(query, committed_epoch)
+            _told(query, "open", sink.open, query, self.topology.shapes[self.topology.queries[query].operator].schema, job)
+            _told(query, "clean up", sink.clean, query, committed_epoch)
 
     def show(self, parts: Iterable[StagedPart]) -> None:
         """Let readers see parts whose commit is logged, in order of epochs."""
@@ -33,7 +35,7 @@ class Outputs:
         for part in parts:
             by_query.setdefault(part.query, []).append(part)
         for query, mine in by_query.items():
-            self.sinks[query].publish(sorted(mine, key=lambda part: (part.epoch, part.part)))
+            _told(query, "publish", self.sinks[query].publish, sorted(mine, key=lambda part: (part.epoch, part.part)))
 
     def kept(self, parts: Sequence[StagedPart], journal: Journal) -> str | None:
         """Make the rows of parts that carry them durable, before their commit is logged; the file, if there are any."""
@@ -60,13 +62,26 @@ class Outputs:
     def forget(self, epoch: int) -> None:
         """Tell the sinks that no part up to this epoch is shown again."""
         for query, sink in self.sinks.items():
-            sink.forget(query, epoch)
+            _told(query, "forget old parts", sink.forget, query, epoch)
 
     def discard(self, reports: Iterable[SlotReport]) -> None:
         """Remove what a failed attempt staged."""
         for report in reports:
             for part in report.parts:
-                self.sinks[part.query].discard([part])
+                _told(part.query, "discard", self.sinks[part.query].discard, [part])
+
+
+def _told(query: str, action: str, function: Callable[..., None], *arguments: Any) -> None:
+    """Call a sink, which may be the user's own; its failure names the query and keeps the lines that led to it."""
+    try:
+        function(*arguments)
+    except ResurgeError:
+        raise
+    except Exception as error:
+        raise SinkError(
+            f"the sink of query {query!r} could not {action}: {type(error).__name__}: {error}; what is committed is published "
+            f"by the next run: correct the cause and run the job again{user_traceback(error)}"
+        ) from error
 
 
 def without_rows(parts: Sequence[StagedPart]) -> list[StagedPart]:

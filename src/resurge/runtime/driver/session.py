@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resurge.errors import JobError
-from resurge.runtime.driver.gateway import java_options, launching, refuse_other_python, running_context
+from resurge.runtime.driver.gateway import java_options, kept_log, launching, refuse_other_python, running_context
 from resurge.runtime.driver.spark_settings import is_in_process, required_settings
 
 if TYPE_CHECKING:
@@ -57,13 +57,10 @@ def open_session(
             spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            said = f"; what Spark said is in {log}" if log is not None else ""
             raise JobError(
                 f"Spark did not start on {master!r}: {reason}; expected Java 17 or newer and a master that can be reached "
-                f"(make setup looks after Java){said}"
+                f"(make setup looks after Java); what Spark said is in {kept_log()}"
             ) from error
-    if found is None and log is None:
-        spark.sparkContext.setLogLevel("OFF")
     return spark
 
 

@@ -8,6 +8,7 @@ from resurge.connectors.contracts import Offset, ReadLimit
 from resurge.connectors.reading import latest_offset
 from resurge.errors import ResurgeError, SourceError
 from resurge.model.topology import Topology
+from resurge.model.user_code import user_traceback
 from resurge.operators.stateless import SourceOperator
 from resurge.protocols.epoch import shares
 from resurge.runtime.worker.messages import Split
@@ -124,7 +125,7 @@ class Sources:
             newest, count = getattr(reader, "newest_offset", None), getattr(reader, "rows_between", None)
             if newest is None or count is None:
                 return None
-            waiting = count(reached[name], newest(reached[name]))
+            waiting = self._told(name, count, reached[name], self._told(name, newest, reached[name]))
             if waiting is None:
                 return None
             total += waiting
@@ -134,14 +135,14 @@ class Sources:
         """Tell the sources what will never be read again."""
         for name, reader in self.readers.items():
             if name in reached:
-                reader.commit(reached[name])
+                self._told(name, reader.commit, reached[name])
 
     def stop(self) -> None:
         """Let go of what readers hold."""
-        for reader in self.readers.values():
+        for name, reader in self.readers.items():
             stop = getattr(reader, "stop", None)
             if stop is not None:
-                stop()
+                self._told(name, stop)
 
     def _told(self, name: str, function: Any, *arguments: Any) -> Any:
         try:
@@ -151,4 +152,5 @@ class Sources:
         except Exception as error:
             raise SourceError(
                 f"source {name!r} failed: {type(error).__name__}: {error}; nothing was lost: run again to resume when it is mended"
+                f"{user_traceback(error)}"
             ) from error

@@ -15,6 +15,7 @@ from resurge.connectors.contracts import Sink
 from resurge.connectors.reading import read_split
 from resurge.errors import JobError, ResurgeError
 from resurge.model.operator import Determinism, StreamShape
+from resurge.model.user_code import user_traceback
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
 from resurge.operators.failures import failed
@@ -111,7 +112,7 @@ class LevelTask:
         except ResurgeError as error:
             self.report.failure = (type(error).__name__, str(error))
         except Exception as error:
-            self.report.failure = ("JobError", f"level {self.level}: {type(error).__name__}: {error}")
+            self.report.failure = ("JobError", f"level {self.level}: {type(error).__name__}: {error}{user_traceback(error)}")
 
     def _read(self) -> None:
         work = self.plan.slots[self.slot]

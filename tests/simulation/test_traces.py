@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from resurge.coordinator.scheduling import STRATEGIES
-from resurge.experiments.correlated_failure import arrivals
 from resurge.model.scenes import Scene
 from resurge.simulator.faults import Schedule, drawn_arrivals_s, lanl_schedule, spot_schedule
 from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import USUAL_LOAD, Scenario
-from resurge.simulator.study import simulated_study
 from resurge.simulator.workload import hashtag_workload, scaled
+from resurge.studies.correlated_failure import arrivals
+from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry.events import NodeJoined
 from resurge.traces import arrival_times_s
 from tests.support.generated import write_failures, write_spot_cluster, write_start_up_times

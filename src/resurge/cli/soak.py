@@ -23,7 +23,7 @@ def soak(
     and telemetry are recorded; after the first ten minutes they must stay flat. Exit code 1 if something grew.
     """
     from resurge.experiments.soak import soak as run
-    from resurge.report.soak import draw
+    from resurge.experiments.soak_report import draw
 
     with telling(Console(stderr=True), "starting") as tell:
         result = run(hours, seed, tell)

@@ -11,8 +11,8 @@ import typer
 from resurge.errors import ProblemError
 
 if TYPE_CHECKING:
-    from resurge.cli.study_backup_report import Measurement
-    from resurge.cli.study_backup_topologies import StudyCase
+    from resurge.studies.backup_sites_report import Measurement
+    from resurge.studies.backup_topologies import StudyCase
 
 HELP = "Repeat BACKUPS' figures 7 and 8 and table III: backups needed for a recovery bound, and the time to plan them."
 ALGORITHMS = ("auto", "dag", "share-based", "exact")
@@ -24,8 +24,8 @@ def command(
     draws: Annotated[int, typer.Option("--draws", metavar="N", min=1, help="Draws of the times 1 to 10.")] = 3,
 ) -> None:
     """Plan every case with every algorithm, then write measurements.csv, the plots and summary.md."""
-    from resurge.cli import study_backup_report as report
-    from resurge.cli.study_backup_topologies import cases
+    from resurge.studies import backup_sites_report as report
+    from resurge.studies.backup_topologies import cases
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -58,8 +58,8 @@ def _measured(study_cases: "list[StudyCase]") -> "list[Measurement]":
 
 
 def _measure(case: "StudyCase", algorithm: str) -> "Measurement":
-    from resurge.cli.study_backup_report import Measurement
     from resurge.planning.backup_sites import ALGORITHMS as PLANNERS
+    from resurge.studies.backup_sites_report import Measurement
 
     started = time.perf_counter()
     plan = PLANNERS[algorithm](case.problem)

@@ -38,10 +38,10 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     seed: Annotated[int, typer.Option(help="Same seed, same failure.")] = 5,
 ) -> None:
     """Most nodes die at once, replacements come one by one: relative latency, available queries and outage per strategy."""
-    from resurge.experiments import correlated_failure as experiment
-    from resurge.report.correlated_failure import write_figure
-    from resurge.simulator.study import simulated_study
     from resurge.staging import STRATEGIES, Staging
+    from resurge.studies import correlated_failure as experiment
+    from resurge.studies.correlated_failure_report import write_figure
+    from resurge.studies.simulated_failure import simulated_study
 
     if kill > nodes:
         raise ClusterError(f"--kill is {kill}, but there are {nodes} nodes; expected at most that many")
@@ -77,8 +77,8 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
 
 def _overhead(out: Path, tell: Callable[[str], None]) -> None:
-    from resurge.experiments.overhead import measure
-    from resurge.report.overhead import write_overhead
+    from resurge.studies.overhead import measure
+    from resurge.studies.overhead_report import write_overhead
 
     runs = {known.name: (known.checkpoint_interval, known.always_buffers, *logs) for known, logs in measure(out, tell).items()}
     table = Table(title="overhead")

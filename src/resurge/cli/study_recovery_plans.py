@@ -30,8 +30,8 @@ def command(
     from rich.console import Console
     from rich.progress import track
 
-    from resurge.planning.recovery_schedule.study import QUERIES, SETTINGS, Result, sweep
-    from resurge.report.recovery_plans import write_study
+    from resurge.studies.recovery_plans import QUERIES, SETTINGS, Result, sweep
+    from resurge.studies.recovery_plans_report import write_study
 
     _make_directory(out)
     results: list[Result] = []

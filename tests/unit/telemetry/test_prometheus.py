@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from resurge.errors import DashboardError
 from resurge.model.scenes import Scene
-from resurge.simulator.study import simulated_study
+from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry import events
 from resurge.telemetry.prometheus import PrometheusMetrics
 from tests.support.telemetry import START_S, epoch, started, steady_run

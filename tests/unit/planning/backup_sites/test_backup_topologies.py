@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from resurge.cli.study_backup_report import Measurement, excess_percent, summary
-from resurge.cli.study_backup_topologies import cases, topologies, twitter_sentiment
 from resurge.planning.backup_sites import ALGORITHMS, BackupProblem
+from resurge.studies.backup_sites_report import Measurement, excess_percent, summary
+from resurge.studies.backup_topologies import cases, topologies, twitter_sentiment
 from tests.support.backup_topologies import recovery_latency
 from tests.support.generated import application_graph
 from tests.support.real_data import real

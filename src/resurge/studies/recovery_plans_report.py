@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resurge.planning.recovery_schedule.study import ALGORITHMS, RESOURCE_PERCENTAGES, SETTINGS, Result
+from resurge.studies.recovery_plans import ALGORITHMS, RESOURCE_PERCENTAGES, SETTINGS, Result
 
 CSV_NAME, PLOT_NAME, SUMMARY_NAME = "recovery_plans.csv", "recovery_plans.png", "summary.md"
 _PANELS = {"a": "most queries sharing a partition", "b": "skew of sharing", "c": "priorities"}

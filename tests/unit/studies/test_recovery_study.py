@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from resurge.planning.recovery_schedule.study import QUERIES, SETTINGS, Result, failed_topology, sweep
-from resurge.report.recovery_plans import CSV_NAME, PLOT_NAME, SUMMARY_NAME, write_study
+from resurge.studies.recovery_plans import QUERIES, SETTINGS, Result, failed_topology, sweep
+from resurge.studies.recovery_plans_report import CSV_NAME, PLOT_NAME, SUMMARY_NAME, write_study
 
 
 def test_generated_topologies_keep_their_setting() -> None:

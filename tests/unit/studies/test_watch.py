@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from resurge.experiments.correlated_failure import Watch
+from resurge.studies.correlated_failure import Watch
 from resurge.telemetry.events import EpochFinished, NodesKilled
 
 

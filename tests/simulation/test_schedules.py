@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from resurge.coordinator.scheduling import STRATEGIES
-from resurge.model.hashtag_topology import PRIORITIES
+from resurge.experiments.hashtag_topology import PRIORITIES
 from resurge.simulator.run import Outcome, simulate
-from resurge.simulator.scenarios import SCENARIOS
 from resurge.telemetry.events import NodeJoined, NodeLost, RecoveryPlanned
 from resurge.telemetry.recovery_metrics import outages
+from tests.support.simulated_scenarios import SCENARIOS
 
 FEW, SHARE = 2_000, 250
 FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
@@ -69,10 +69,10 @@ def test_kept_seeds_do_not_fail_again(seed: int, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "random"])
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_named_scenarios_recover(name: str, strategy: str) -> None:
     """The fifteen queries come back from each named disaster, under every strategy."""
-    outcome = simulate(name, 1, strategy)
+    outcome = simulate(SCENARIOS[name], 1, strategy)
     assert outcome.broken is None
     assert outcome.facts.is_whole
 
@@ -92,7 +92,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 def test_the_most_valuable_queries_are_chosen_first() -> None:
     """After most nodes died, the first plan for a new node brings back queries of high priority, not just any."""
-    outcome = simulate("eight-of-ten", 1)
+    outcome = simulate(SCENARIOS["eight-of-ten"], 1)
     joined_s = next(event.at_s for event in outcome.events if isinstance(event, NodeJoined))
     plans = [event.queries for event in outcome.events if isinstance(event, RecoveryPlanned) and event.at_s >= joined_s]
     priorities = [PRIORITIES[query.rsplit("/", 1)[0]] for query in plans[0]]

@@ -6,10 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from resurge.model.scenes import DOWNSTREAM, UPSTREAM, Scene
-from resurge.staging import STRATEGIES, Staging
 from resurge.studies.correlated_failure_report import summarise, write_figure
+from resurge.studies.scenes import DOWNSTREAM, UPSTREAM, Scene
 from resurge.studies.simulated_failure import Study, simulated_study
+from resurge.studies.staging import STRATEGIES, Staging
 from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodesKilled, QueriesChanged
 
 ARRIVALS_S = tuple(15.0 + 6 * index for index in range(8))

@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from resurge.coordinator.scheduling import STRATEGIES
-from resurge.model.scenes import Scene
-from resurge.simulator.faults import Schedule, drawn_arrivals_s, lanl_schedule, spot_schedule
+from resurge.experiments.traces import arrival_times_s, drawn_arrivals_s
+from resurge.simulator.faults import Schedule
 from resurge.simulator.run import simulate
-from resurge.simulator.scenarios import USUAL_LOAD, Scenario
-from resurge.simulator.workload import hashtag_workload, scaled
+from resurge.simulator.scenarios import Scenario
+from resurge.simulator.workload import scaled
 from resurge.studies.correlated_failure import arrivals
+from resurge.studies.hashtag_workload import hashtag_workload
+from resurge.studies.scenes import Scene
 from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry.events import NodeJoined
-from resurge.traces import arrival_times_s
 from tests.support.generated import write_failures, write_spot_cluster, write_start_up_times
 from tests.support.real_data import real
+from tests.support.simulated_scenarios import USUAL_LOAD
+from tests.support.trace_schedules import lanl_schedule, spot_schedule
 
 GENERATED = "generated"
 

@@ -38,10 +38,10 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     seed: Annotated[int, typer.Option(help="Same seed, same failure.")] = 5,
 ) -> None:
     """Most nodes die at once, replacements come one by one: relative latency, available queries and outage per strategy."""
-    from resurge.staging import STRATEGIES, Staging
     from resurge.studies import correlated_failure as experiment
     from resurge.studies.correlated_failure_report import write_figure
     from resurge.studies.simulated_failure import simulated_study
+    from resurge.studies.staging import STRATEGIES, Staging
 
     if kill > nodes:
         raise ClusterError(f"--kill is {kill}, but there are {nodes} nodes; expected at most that many")

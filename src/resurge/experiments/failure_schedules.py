@@ -8,7 +8,7 @@ from pathlib import Path
 
 from resurge.errors import ProblemError
 from resurge.experiments.failures import Strike
-from resurge.traces import Failure, arrival_times_s, bursts, failures
+from resurge.experiments.traces import Failure, arrival_times_s, bursts, failures
 
 CLOSE_S = 60.0
 """Two nodes of a trace fail close together if they do so in the same minute or in the next: traces are logged by the minute."""

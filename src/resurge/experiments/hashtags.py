@@ -8,7 +8,7 @@ import polars as pl
 from resurge.api.builder import TopologyBuilder
 from resurge.connectors.contracts import Sink, Source
 from resurge.connectors.sinks import MemorySink
-from resurge.model.hashtag_topology import MAINTAINED, PRIORITIES
+from resurge.experiments.hashtag_topology import MAINTAINED, PRIORITIES
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 

@@ -1,14 +1,13 @@
-"""What goes wrong, and when: schedules drawn from a seed, or taken from real traces of failures and of node arrival."""
+"""What goes wrong, and when: schedules given, or drawn from a seed."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 
 from resurge.coordinator.inputs import ENGINE_FAILED, MISPLACED
-from resurge.model.scenes import Scene
-from resurge.traces import repaired_failures, spot_changes
+from resurge.model.names import NodeId
+from resurge.protocols.recovery import Facts
 
 EVERYTHING = 10**9
 
@@ -48,12 +47,11 @@ class KillNamed:
 
 
 @dataclass(frozen=True)
-class KillInScene:
-    """The nodes of a staged failure die: all at once, or the one whose turn it is."""
+class KillChosen:
+    """Nodes die that a function chooses when the first of them dies: all at once, or the one whose turn it is."""
 
     at_s: float
-    scene: Scene
-    seed: int
+    choose: Callable[[Facts], Sequence[NodeId]]
     turn: int | None = None
 
 
@@ -109,7 +107,7 @@ class Slow:
     for_s: float
 
 
-Fault = Kill | KillNamed | KillInScene | Arrive | RestartDriver | StallDriver | FailJobs | CutOff | Slow
+Fault = Kill | KillNamed | KillChosen | Arrive | RestartDriver | StallDriver | FailJobs | CutOff | Slow
 
 
 @dataclass(frozen=True)
@@ -205,42 +203,3 @@ def _slow(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
 def _exchange(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
     """Machines come and go at the same instant."""
     return [*(Arrive(at_s) for _ in range(rng.randint(1, 2))), Kill(at_s, rng.randint(1, nodes), moment=Moment.AT_ONCE)]
-
-
-# Traces
-
-
-def lanl_schedule(path: Path, nodes: int, failures: int, until_s: float, rng: random.Random) -> Schedule:
-    """Consecutive failures of a large cluster with their repairs, from a random point on, scaled into a time."""
-    known = repaired_failures(path)
-    first = rng.randrange(max(1, len(known) - failures))
-    taken = known[first : first + failures]
-    begins_s = taken[0].at_s
-    scale = until_s / max(1.0, taken[-1].at_s - begins_s)
-    # Many nodes of the real cluster share one of ours; each failure brings a machine of its own back.
-    labels = {name: f"n{number % nodes}" for number, name in enumerate(dict.fromkeys(failure.node for failure in taken))}
-    faults: list[Fault] = []
-    for failure in taken:
-        back_s = failure.at_s if failure.repaired_s is None else failure.repaired_s
-        faults.append(KillNamed((failure.at_s - begins_s) * scale, labels[failure.node]))
-        faults.append(Arrive(min((back_s - begins_s) * scale, until_s)))
-    return Schedule.of(faults)
-
-
-def spot_schedule(path: Path, until_s: float, most_nodes: int) -> Schedule:
-    """Machines added to and taken from a spot cluster, scaled into a time; labels beyond the first few are left out."""
-    changes = spot_changes(path)
-    labels = list(dict.fromkeys(change.node for change in changes))[:most_nodes]
-    kept = [change for change in changes if change.node in labels]
-    begins_s, ends_s = kept[0].at_s, kept[-1].at_s
-    scale = until_s / max(1.0, ends_s - begins_s)
-    faults: list[Fault] = []
-    for change in kept:
-        at_s = (change.at_s - begins_s) * scale
-        faults.append(Arrive(at_s, change.node) if change.is_added else KillNamed(at_s, change.node))
-    return Schedule.of(faults)
-
-
-def drawn_arrivals_s(times_s: Sequence[float], count: int, rng: random.Random) -> list[float]:
-    """Some of the known start-up times, earliest first."""
-    return sorted(rng.choice(times_s) for _ in range(count))

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import simpy
 
@@ -21,7 +21,7 @@ from resurge.simulator.faults import (
     FailJobs,
     Fault,
     Kill,
-    KillInScene,
+    KillChosen,
     KillNamed,
     Moment,
     RestartDriver,
@@ -29,9 +29,8 @@ from resurge.simulator.faults import (
     StallDriver,
 )
 from resurge.simulator.journal import Journal
-from resurge.simulator.scenarios import SCENARIOS, Scenario
+from resurge.simulator.scenarios import Scenario, random_scenario
 from resurge.simulator.world import World
-from resurge.staging import victims
 from resurge.telemetry.events import Event, JobStopped, NodesKilled
 from resurge.telemetry.log import TelemetryLog
 
@@ -55,7 +54,7 @@ class Outcome:
 
 
 def simulate(
-    scenario: Scenario | str,
+    scenario: Scenario | Literal["random"],
     seed: int,
     strategy: str = "incremental",
     *,
@@ -63,14 +62,14 @@ def simulate(
     telemetry: TelemetryLog | None = None,
     is_checked: bool = True,
 ) -> Outcome:
-    """Run a scenario, given or named, to its end; a broken promise ends it early and is told in the outcome.
+    """Run a scenario, given or drawn from the seed, to its end; a broken promise ends it early and is told in the outcome.
 
-    >>> outcome = simulate("eight-of-ten", seed=1)
+    >>> outcome = simulate("random", seed=1)
     >>> outcome.broken is None, outcome.facts.is_whole
     (True, True)
     """
     rng = random.Random(seed)
-    chosen = SCENARIOS[scenario](rng) if isinstance(scenario, str) else scenario
+    chosen = random_scenario(rng) if isinstance(scenario, str) else scenario
     log = telemetry or TelemetryLog()
     events: list[Event] = []
     log.listeners.append(events.append)
@@ -196,10 +195,10 @@ class _Run:
             self._after(fault.for_s, lambda: self._slow(chosen, 1.0))
         elif isinstance(fault, KillNamed):
             self._kill([self.labels[fault.label]] if fault.label in self.labels else [])
-        elif isinstance(fault, KillInScene):
+        elif isinstance(fault, KillChosen):
             if not self.doomed:
                 # All are chosen at the first kill, so that those of later ones do not depend on what was recovered where.
-                self.doomed = victims(self.driver.facts, fault.scene, fault.seed)
+                self.doomed = list(fault.choose(self.driver.facts))
             self._kill(self.doomed if fault.turn is None else [self.doomed[fault.turn]])
         else:
             yield from self._until(fault.moment)

@@ -1,21 +1,14 @@
-"""What runs in a simulated world: partition graphs with costs, drawn at random or after the papers."""
+"""What runs in a simulated world: partition graphs with costs, given or drawn at random."""
 
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from resurge.model.hashtag_topology import MAINTAINED, PRIORITIES
 from resurge.model.names import KeyGroup, Partition
 from resurge.protocols.recovery import Graph, QueryNeed
 
 Upstream = Mapping[Partition, frozenset[Partition]]
 
-# Relative, from the processor time of the levels in the study on a real cluster: reading, windows, and what maintains one or two.
-READING_COST = 8.0
-HASHTAG_COSTS: Mapping[str, float] = {
-    "O1": 6.5, "O2": 7, "O3": 8, "O4": 8.5, "O5": 6, "O6": 6.5, "O7": 7, "O8": 7.5,
-    "O9": 12.5, "O10": 13, "O11": 13.5, "O12": 13.5, "O13": 14, "O14": 14.5, "O15": 6,
-}  # fmt: skip
 STATE_BYTES_PER_COST = 20_000_000.0
 UNQUERIED_PRIORITY = 0.001
 
@@ -60,29 +53,6 @@ def scaled(workload: Workload, total_cost: float) -> Workload:
     return replace(workload, costs=costs, reading_cost=workload.reading_cost * factor)
 
 
-def hashtag_workload(partitions: int = 15) -> Workload:
-    """The 15-query topology of INCREMENTAL: source -> parser -> four sliding windows -> eleven that maintain them.
-
-    Source and parser keep no state, so they are no partitions. All operators are keyed by the tag.
-
-    >>> job = hashtag_workload(30)
-    >>> len(job.graph.upstream), len(job.graph.queries), job.key_groups
-    (30, 30, 2)
-    """
-    groups = max(1, partitions // len(PRIORITIES))
-    upstream: dict[Partition, frozenset[Partition]] = {}
-    costs: dict[Partition, float] = {}
-    for operator in PRIORITIES:
-        inputs = MAINTAINED.get(operator, ())
-        for group in range(groups):
-            partition = Partition(operator, KeyGroup(group))
-            upstream[partition] = frozenset(Partition(name, KeyGroup(group)) for name in inputs)
-            costs[partition] = HASHTAG_COSTS[operator] / groups
-    outputs = {str(partition): partition for partition in upstream}
-    made = _workload("hashtags", upstream, costs, outputs, PRIORITIES, groups)
-    return replace(made, reading_cost=READING_COST)
-
-
 def random_workload(rng: random.Random, most_operators: int = 7, most_groups: int = 4) -> Workload:
     """A random topology: levels, key groups, exchanges that keep the key or not, shared operators, queries of any priority."""
     groups = rng.randint(1, most_groups)
@@ -98,7 +68,7 @@ def random_workload(rng: random.Random, most_operators: int = 7, most_groups: in
     priorities = {f"q-{operator}": rng.randint(1, 10) for operator in asked}
     outputs = {f"q-{p.operator}/{p.key_group}": p for p in upstream if p.operator in asked}
     costs = {partition: round(rng.uniform(0.02, 0.3), 3) for partition in upstream}
-    return _workload("random", upstream, costs, outputs, priorities, groups)
+    return workload_of("random", upstream, costs, outputs, priorities, groups)
 
 
 def _feeding(inputs: Iterable[tuple[str, bool]], group: int, groups: int) -> Iterable[Partition]:
@@ -107,7 +77,7 @@ def _feeding(inputs: Iterable[tuple[str, bool]], group: int, groups: int) -> Ite
             yield Partition(above, KeyGroup(other))
 
 
-def _workload(
+def workload_of(
     name: str,
     upstream: Upstream,
     costs: Mapping[Partition, float],

@@ -7,15 +7,18 @@ another; replacements take 2 to 6 minutes, scaled, or as long as machines of a g
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import cpu_count, get_context
 
 from resurge.errors import SimulationError
-from resurge.model.scenes import Scene
-from resurge.simulator.faults import Arrive, Fault, KillInScene, Schedule
+from resurge.simulator.faults import Arrive, Fault, KillChosen, Schedule
 from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import Scenario
-from resurge.simulator.workload import hashtag_workload, scaled
+from resurge.simulator.workload import scaled
 from resurge.simulator.world import Timing
+from resurge.studies.hashtag_workload import hashtag_workload
+from resurge.studies.scenes import Scene
+from resurge.studies.staging import victims
 from resurge.telemetry.events import Event
 
 MOST_NODES_CHECKED = 100
@@ -86,8 +89,9 @@ def _played(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) 
 def staged(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -> Scenario:
     """The 15 queries on a cluster of its own; the scene's nodes die, and replacements come so long after the first."""
     at_s = study.killed_at_s
-    turns = [KillInScene(at_s + scene.gap_s * turn, scene, seed, turn) for turn in range(scene.kill)]
-    faults: list[Fault] = [*turns] if scene.gap_s else [KillInScene(at_s, scene, seed)]
+    choose = partial(victims, scene=scene, seed=seed)
+    turns = [KillChosen(at_s + scene.gap_s * turn, choose, turn) for turn in range(scene.kill)]
+    faults: list[Fault] = [*turns] if scene.gap_s else [KillChosen(at_s, choose)]
     faults += [Arrive(at_s + wait_s) for wait_s in scene.arrivals_s]
     timing = Timing(
         interval_s=study.interval_s,

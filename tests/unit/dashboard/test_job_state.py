@@ -4,7 +4,7 @@ import pytest
 
 from resurge.dashboard.model import JobState
 from resurge.dashboard.view import history_view, incident_view, node_view, now_view, operator_view, query_view, topology_view
-from resurge.model.scenes import Scene
+from resurge.studies.scenes import Scene
 from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry import events
 from tests.support.large_job import KEY_GROUPS, large_job

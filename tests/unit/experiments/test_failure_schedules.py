@@ -12,7 +12,7 @@ from resurge.errors import ProblemError
 from resurge.experiments.chaos import EPOCHS, Verdict
 from resurge.experiments.failure_schedules import FailureSchedules
 from resurge.experiments.failures import Strike
-from resurge.traces import Failure
+from resurge.experiments.traces import Failure
 
 NODES = 4
 SEEDS = range(200)

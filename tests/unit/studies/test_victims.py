@@ -1,8 +1,8 @@
 """Which nodes a scene kills."""
 
 from resurge.model.names import NodeId
-from resurge.model.scenes import DOWNSTREAM, UPSTREAM, Scene
-from resurge.staging import victims
+from resurge.studies.scenes import DOWNSTREAM, UPSTREAM, Scene
+from resurge.studies.staging import victims
 from tests.unit.protocols.test_recovery import N1, N2, N3, N4, whole
 
 

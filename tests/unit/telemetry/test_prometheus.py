@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from resurge.errors import DashboardError
-from resurge.model.scenes import Scene
+from resurge.studies.scenes import Scene
 from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry import events
 from resurge.telemetry.prometheus import PrometheusMetrics

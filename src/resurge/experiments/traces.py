@@ -1,6 +1,7 @@
 """Failures and start-up times of real machines, read from files; a file that does not fit is refused in one line."""
 
 import csv
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -93,6 +94,11 @@ def arrival_times_s(path: Path) -> list[float]:
     if not found:
         raise ProblemError(f"{ARRIVALS} {str(path)!r} has no time; expected a column called seconds, or one number a line")
     return found
+
+
+def drawn_arrivals_s(times_s: Sequence[float], count: int, rng: random.Random) -> list[float]:
+    """Some of the known start-up times, earliest first."""
+    return sorted(rng.choice(times_s) for _ in range(count))
 
 
 def bursts(found: Sequence[Failure], *, most: int, close_s: float, gap_s: float) -> list[list[Failure]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resurge.errors import ProblemError
-from resurge.traces import Failure, arrival_times_s, bursts, failures
+from resurge.experiments.traces import Failure, arrival_times_s, bursts, failures
 
 HEADER = "system,node,start,end,down_minutes,cause,nodes_in_system,same_event"
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from resurge.model.names import NodeId
-from resurge.model.scenes import ANYWHERE, DOWNSTREAM, UPSTREAM, Scene
 from resurge.protocols.recovery import Facts
+from resurge.studies.scenes import ANYWHERE, DOWNSTREAM, UPSTREAM, Scene
 
 BEST_CASE = "best-case"
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay", BEST_CASE)

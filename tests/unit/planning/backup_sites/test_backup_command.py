@@ -1,4 +1,4 @@
-"""resurge plan backups and resurge plan checkpoints, as a user runs them."""
+"""resurge plan backups, checkpoints and moves, as a user runs them."""
 
 import gzip
 import json
@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 BACKUPS = {"bound": 6, "tasks": {"a": 2, "b": 1, "c": 4}, "edges": [["a", "b"], ["b", "c"]]}
+MOVES = {
+    "nodes": {"n1": {"capacity": 1}, "n2": {"capacity": 1}},
+    "partitions": {"count/0": {"node": "n1", "cost": 0.4}, "count/1": {"node": "n1", "cost": 0.3, "state_bytes": 9}},
+}
 CHECKPOINTS = {"nodes": {"n1": {"key_groups": ["g1"]}, "n2": {"key_groups": []}}, "loads": {"g1": [1, 2]}}
 
 
@@ -37,6 +41,21 @@ def test_checkpoint_json_has_the_documented_fields(tmp_path: Path):
     assert plan["placement"] == {"g1": ["n2"]}
 
 
+def test_moves_json_has_the_documented_fields(tmp_path: Path):
+    """Exactly these fields, in their order; people get a line per move."""
+    file = tmp_path / "problem.json"
+    file.write_text(json.dumps(MOVES))
+    plan = json.loads(resurge("plan", "moves", "--problem", str(file), "--json").stdout)
+    assert list(plan) == [
+        *("algorithm", "moves", "shipped_bytes", "score", "score_before"),
+        *("imbalance", "imbalance_before", "elapsed_ms", "optimal"),
+    ]
+    moved = {"partition": "count/0", "from": "n1", "to": "n2", "shipped_bytes": 0, "is_assisted": False}
+    assert plan["moves"] == [moved]
+    told = resurge("plan", "moves", "--problem", str(file), "--algorithm", "exact").stdout.splitlines()
+    assert told[0] == "count/0: n1 -> n2, 0 bytes" and told[-1].startswith("proven optimal; planned in ")
+
+
 @pytest.mark.parametrize(
     ("question", "text", "words"),
     [
@@ -44,6 +63,12 @@ def test_checkpoint_json_has_the_documented_fields(tmp_path: Path):
         ("backups", '{"bound": 3, "tasks": {"a": 4}, "edges": []}', "smallest feasible bound is 4"),
         ("backups", "bound: 3", "is not JSON"),
         ("backups", None, "no such problem file"),
+        ("moves", '{"nodes": {}, "partitions": {"p": {"node": "n1", "cost": 1}}}', "['node'] names an unknown node 'n1'"),
+        (
+            "moves",
+            '{"nodes": {"n": {"capacity": 1, "drains": true}}, "partitions": {"p": {"node": "n", "cost": 1}}}',
+            "'n' cannot be drained",
+        ),
         ("checkpoints", '{"nodes": {}, "loads": {"g": [1]}}', "loads['g'] is for a key group that no node runs"),
         ("checkpoints", '{"nodes": {"n": {"key_groups": ["g"]}}, "loads": {"g": [1]}}', "copies is 1, but key group 'g'"),
     ],

@@ -109,9 +109,25 @@ def test_each_batch_is_copied_once_and_read_back_also_after_a_restart(spark, inc
     assert rows(again, start, {"batch": 2}).equals(everything)
     assert sorted(rows(again, {"batch": 2}, {"batch": 3})["id"].to_list()) == [5, 6, 7, 8]
     again.commit({"batch": 2})
-    assert [path.name for path in (tmp_path / "copies" / "batches").iterdir()] == ["0000000002"]
+    assert [path.name[:10] for path in (tmp_path / "copies" / "batches").iterdir()] == ["0000000002"]
     assert sorted(log.entries) == [3], "so are their entries"
     assert log.listings == 2, "each driver lists its log once"
+
+
+def test_a_driver_that_slept_while_it_copied_a_batch_changes_nothing_when_it_wakes(spark, incoming, tmp_path):
+    """Its successor has logged the same batch: the files stay as they are, and the copy of the sleeper goes."""
+    log, folder = MemoryLog(), str(tmp_path / "copies")
+    arrive(incoming, "a.json", 0, 4)
+    sleeper, successor = source_over(incoming).reader(log), source_over(incoming).reader(log)
+    sleeper._folder = folder
+    successor.start(spark, folder)
+    wait_for(successor, 1)
+    successor.stop()
+    entries, files = dict(log.entries), sorted((tmp_path / "copies" / "batches").rglob("*.parquet"))
+    sleeper._copy_batch(spark.read.schema("id BIGINT, at TIMESTAMP").json(str(incoming)), 0)
+    assert log.entries == entries
+    assert sorted((tmp_path / "copies" / "batches").rglob("*.parquet")) == files
+    assert sorted(rows(successor, {"batch": 0}, {"batch": 1})["id"].to_list()) == [0, 1, 2, 3]
 
 
 def test_what_is_no_stream_or_lacks_a_column_or_has_failed_is_named(spark, incoming, tmp_path):
@@ -167,9 +183,11 @@ def test_with_a_remote_checkpoint_url_the_copies_are_there_and_not_on_the_driver
     copies = stored / "mine" / "sources" / "events"
     wait_until((copies / "checkpoint" / "commits" / "0").exists, "Spark's own log of batch 0")
     reader.stop()
-    assert list(copies.glob("batches/0000000000/*.parquet"))
+    assert list(copies.glob("batches/0000000000-*/*.parquet"))
     assert list(elsewhere.iterdir()) == []
     assert sorted(rows(reader, {"batch": 0}, {"batch": 1})["id"].to_list()) == [0, 1, 2]
+    reader.commit({"batch": 1})
+    assert list((copies / "batches").iterdir()) == []
 
 
 def test_a_checkpoint_url_that_spark_cannot_open_is_refused(spark, incoming):

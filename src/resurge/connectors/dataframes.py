@@ -1,8 +1,10 @@
 """Any streaming DataFrame as a source: each of Spark's batches is copied durably, logged, and read back like files."""
 
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -148,10 +150,11 @@ class DataFrameReader:
         """
         if self._folder is None:
             return
-        for number in range(self._committed + 1, int(end["batch"]) + 1):
-            _remove_folder(self._batch_folder(number - 1))
-            self._batches.pop(number, None)
         self._committed = max(self._committed, int(end["batch"]))
+        for name in _folder_names(f"{self._folder}/batches"):
+            if int(name.partition("-")[0]) < self._committed:
+                _remove_folder(f"{self._folder}/batches/{name}")
+        self._batches = {number: batch for number, batch in self._batches.items() if number > self._committed}
         newest = max(self._logged, default=0)
         for number in [known for known in self._logged if known <= self._committed and known < newest]:
             self._driver_log().remove(number)
@@ -171,17 +174,16 @@ class DataFrameReader:
         log, number = self._driver_log(), batch_id + 1
         if number in self._logged:
             return
-        folder = self._batch_folder(batch_id)
+        # A folder that no other attempt uses: a driver that was superseded must not overwrite what its successor has logged.
+        folder = f"{self._folder}/batches/{batch_id:010d}-{secrets.token_hex(4)}"
         # Spark would write instants as 96-bit nanoseconds. The Spark session is the query's own, so the setting stays in it.
         batch.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         batch.write.mode("overwrite").parquet(spark_location(folder))
         ranges = [cut_parquet(range_of(file), parquet_rows(file.path), None) for file in sorted(list_files(folder), key=_by_path)]
         filled = [part for part in ranges if part.rows]
-        log.create(number, encode_batch(Batch(plan_splits(filled, self.source.splits, can_cut=True))))
+        if not log.create(number, encode_batch(Batch(plan_splits(filled, self.source.splits, can_cut=True)))):
+            _remove_folder(folder)
         self._logged.add(number)
-
-    def _batch_folder(self, batch_id: int) -> str:
-        return f"{self._folder}/batches/{batch_id:010d}"
 
     def _check_query(self) -> None:
         if self._query is None:
@@ -245,6 +247,14 @@ def _not_on_executors(spark: Any) -> Any:
 
 def _by_path(file: Any) -> str:
     return str(file.path)
+
+
+def _folder_names(location: str) -> list[str]:
+    if is_local(location):
+        return [path.name for path in Path(location).glob("*-*")]
+    file_system = filesystem(location)
+    file_system.invalidate_cache()
+    return [entry.rstrip("/").rpartition("/")[2] for entry in file_system.glob(f"{location}/*-*")]
 
 
 def _remove_folder(folder: str) -> None:

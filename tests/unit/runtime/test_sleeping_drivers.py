@@ -1,13 +1,16 @@
 """A driver that was stopped while others took the job over, one after another, changes nothing when it is woken."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from resurge.api.builder import TopologyBuilder
+from resurge.connectors import file_log
+from resurge.connectors.contracts import Source
+from resurge.connectors.files import files
 from resurge.errors import ResurgeError, StaleGenerationError
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import sum_
@@ -31,16 +34,30 @@ def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 
-def topology(bench: Bench) -> Topology:
+@pytest.fixture(params=["script", "files"], scope="module")
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+    """A source without a log of its own, and one whose log has numbers too; every entry of that frees those before it."""
+    if request.param == "script":
+        yield scripted(ROWS)
+        return
+    folder = tmp_path_factory.mktemp("input")
+    for epoch, (frame,) in enumerate(ROWS):
+        frame.write_parquet(folder / f"{epoch}.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_log, "SNAPSHOT_INTERVAL", 1)
+        yield files(folder / "*.parquet", max_files_per_epoch=1)
+
+
+def topology(bench: Bench, source: Source) -> Topology:
     job = TopologyBuilder("sleeping", key_groups=1)
-    totals = job.source("rows", scripted(ROWS)).aggregate("totals", key="who", total=sum_("amount"))
+    totals = job.source("rows", source).aggregate("totals", key="who", total=sum_("amount"))
     return asked(job, bench.sink, {"totals": totals})
 
 
-def driver(folder: Path) -> tuple[Bench, Engine]:
+def driver(folder: Path, source: Source) -> tuple[Bench, Engine]:
     """Every epoch makes a checkpoint, and only one is kept: numbers are freed as early as can be."""
     bench = Bench(folder)
-    return bench, bench.engine(topology(bench), checkpoint_interval=1, checkpoints_kept=1, slots=1)
+    return bench, bench.engine(topology(bench, source), checkpoint_interval=1, checkpoints_kept=1, slots=1)
 
 
 def interrupted(engine: Engine, at: int, others: Callable[[], None]) -> list[str]:
@@ -89,31 +106,31 @@ def assert_whole(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
-    bench, engine = driver(tmp_path_factory.mktemp("undisturbed"))
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, source: Source) -> dict[str, pl.DataFrame]:
+    bench, engine = driver(tmp_path_factory.mktemp("undisturbed"), source)
     finish(engine)
     return bench.shown()
 
 
 @pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> int:
+def stages(tmp_path_factory: pytest.TempPathFactory, source: Source) -> int:
     """How often an undisturbed driver uses the store."""
-    _, engine = driver(tmp_path_factory.mktemp("counted"))
+    _, engine = driver(tmp_path_factory.mktemp("counted"), source)
     passed = interrupted(engine, 0, lambda: None)
     assert run_sleeper(engine) is None
     return len(passed)
 
 
 def test_a_driver_stopped_at_any_stage_and_woken_after_two_takeovers_changes_nothing(
-    stages: int, tmp_path: Path, undisturbed: dict[str, pl.DataFrame]
+    stages: int, tmp_path: Path, undisturbed: dict[str, pl.DataFrame], source: Source
 ) -> None:
     """Stopped at every use of the store, woken when a third driver is at work; that one goes on, and a fourth could too."""
     assert stages > 20
     for at in range(1, stages + 1):
         folder = tmp_path / str(at)
-        first, sleeper = driver(folder)
-        second, other = driver(folder)
-        third, last = driver(folder)
+        first, sleeper = driver(folder, source)
+        second, other = driver(folder, source)
+        third, last = driver(folder, source)
 
         def two_takeovers(other: Engine = other, last: Engine = last) -> None:
             with started(other):
@@ -138,7 +155,7 @@ def test_a_driver_stopped_at_any_stage_and_woken_after_two_takeovers_changes_not
             last.run(until_idle=True, drain=True)
             last.close()
         assert_whole(folder)
-        fourth, finisher = driver(folder)
+        fourth, finisher = driver(folder, source)
         finish(finisher)
         assert_whole(folder)
         both = Bench(folder)

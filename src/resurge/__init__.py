@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from resurge.connectors.dataframes import dataframe as dataframe
     from resurge.connectors.delta.sink import DeltaSink as DeltaSink
     from resurge.connectors.files import files as files
+    from resurge.connectors.iceberg.sink import IcebergSink as IcebergSink
     from resurge.connectors.kafka.sink import KafkaSink as KafkaSink
     from resurge.connectors.kafka.source import kafka as kafka
     from resurge.connectors.lookup_tables import delta_lookup as delta_lookup
@@ -45,6 +46,7 @@ _HOMES = {
     "CommittedPart": "resurge.connectors.callback_sink",
     "DeltaSink": "resurge.connectors.delta.sink",
     "Determinism": "resurge.model.operator",
+    "IcebergSink": "resurge.connectors.iceberg.sink",
     "KafkaSink": "resurge.connectors.kafka.sink",
     "JobStatus": "resurge.api.handle",
     "MemorySink": "resurge.connectors.sinks",

@@ -1,6 +1,6 @@
 """Kill drivers and nodes of a real cluster, and restart servers, while a job runs between Kafka and each sink.
 
-python -m tests.support.connector_crashes [--kills 20] [--seed 1] [--connectors kafka,postgres,delta] [--out FILE]
+python -m tests.support.connector_crashes [--kills 20] [--seed 1] [--connectors kafka,postgres,delta,iceberg] [--out FILE]
 
 Every connector has a run of its own on a cluster of two nodes. Three random nodes die one after another and are replaced, then
 the driver dies, and so on. After a third of the kills the database is killed and started again, after two thirds the broker. At the end the

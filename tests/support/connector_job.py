@@ -17,6 +17,7 @@ import polars as pl
 from resurge.api.builder import TopologyBuilder
 from resurge.connectors.contracts import Sink
 from resurge.connectors.delta.sink import DeltaSink
+from resurge.connectors.iceberg.sink import IcebergSink
 from resurge.connectors.kafka.sink import KafkaSink
 from resurge.connectors.kafka.source import kafka
 from resurge.connectors.postgres.sink import PostgresSink
@@ -28,7 +29,7 @@ from resurge.runtime.driver.runner import InlineRunner
 from resurge.telemetry.log import TelemetryLog
 from tests.support import kafka as broker
 
-CONNECTORS = ("kafka", "postgres", "delta")
+CONNECTORS = ("kafka", "postgres", "delta", "iceberg")
 SCHEMA = pl.Schema({"at": pl.Datetime("us"), "who": pl.String, "amount": pl.Int64, "number": pl.Int64})
 START = datetime(2024, 1, 1)
 QUERIES = ("passed", "windows", "totals")
@@ -73,8 +74,14 @@ def sink(folder: Path, settings: Settings, connector: str, query: str) -> Sink:
         "kafka": lambda: KafkaSink(f"{settings.name}.{query}", settings.servers, key="who"),
         "postgres": lambda: PostgresSink(f"{settings.name}_{query}", settings.postgres, ["who"] if query == "totals" else []),
         "delta": lambda: DeltaSink(folder / "delta" / query),
+        "iceberg": lambda: IcebergSink(f"crashes.{query}", "lake", iceberg_catalog(folder)),
     }
     return makers[connector]()
+
+
+def iceberg_catalog(folder: Path) -> dict[str, str]:
+    """A catalog in SQLite, with its tables beside it."""
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/iceberg"}
 
 
 def topology(folder: Path, settings: Settings, connector: str) -> Topology:
@@ -118,6 +125,13 @@ def shown(folder: Path, settings: Settings, connector: str, query: str) -> pl.Da
             cursor = connection.execute(f"SELECT * FROM {settings.name}_{query}")  # type: ignore[arg-type]
             names = [column.name for column in cursor.description or ()]
             return pl.DataFrame(cursor.fetchall(), schema=names, orient="row", infer_schema_length=None)
+    if connector == "iceberg":
+        from pyiceberg.catalog import load_catalog
+
+        table = load_catalog("lake", **iceberg_catalog(folder)).load_table(f"crashes.{query}")
+        found = pl.from_arrow(table.scan().to_arrow())
+        assert isinstance(found, pl.DataFrame)
+        return found
     return pl.read_delta(str(folder / "delta" / query))
 
 

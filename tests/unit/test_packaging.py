@@ -59,7 +59,7 @@ def test_metadata_says_what_it_is(wheel):
     assert metadata["Version"] == resurge.__version__
     assert "Apache" in str(metadata.get_all("License") or metadata.get_all("License-Expression"))
     assert "Typing :: Typed" in metadata.get_all("Classifier")
-    assert set(metadata.get_all("Provides-Extra")) >= {"dashboard", "metrics", "traces", "kafka", "postgres", "delta"}
+    assert set(metadata.get_all("Provides-Extra")) >= {"dashboard", "metrics", "traces", "kafka", "postgres", "delta", "iceberg"}
     assert any(name.endswith("LICENSE") for name in names(wheel))
 
 

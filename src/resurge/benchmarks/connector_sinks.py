@@ -12,6 +12,7 @@ import polars as pl
 from resurge.connectors.contracts import JobReference, Sink
 from resurge.connectors.delta.sink import DeltaSink
 from resurge.connectors.extras import client_library
+from resurge.connectors.iceberg.sink import IcebergSink
 from resurge.connectors.kafka.sink import KafkaSink
 from resurge.connectors.postgres.sink import PostgresSink
 from resurge.connectors.sinks import ParquetSink
@@ -19,7 +20,7 @@ from resurge.connectors.sinks import ParquetSink
 if TYPE_CHECKING:
     from resurge.benchmarks.connectors import ConnectorWorkload
 
-SINKS = ("parquet", "kafka", "postgres", "delta")
+SINKS = ("parquet", "kafka", "postgres", "delta", "iceberg")
 EPOCHS = 8
 SMALL_EPOCHS = 40
 PARTS = 2
@@ -54,7 +55,7 @@ def measure_bare(kind: str, workload: "ConnectorWorkload") -> int | None:
     if kind == "parquet":
         return None
     with _Target(kind, workload) as target:
-        write = {"kafka": _bare_kafka, "postgres": _bare_postgres, "delta": _bare_delta}[kind](target)
+        write = _BARE_CLIENTS[kind](target)
         took_s = []
         for epoch in range(EPOCHS):
             rows = workload.rows_of(epoch)
@@ -97,8 +98,14 @@ class _Target:
             "kafka": lambda: KafkaSink(self.name, self.servers.kafka),
             "postgres": lambda: PostgresSink(self.name, self.servers.postgres),
             "delta": lambda: DeltaSink(self.folder),
+            "iceberg": lambda: IcebergSink(f"bench.{self.name}", "bench", self.catalog()),
         }
         return makers[self.kind]()
+
+    def catalog(self) -> dict[str, str]:
+        """An Iceberg catalog in SQLite."""
+        self.folder.mkdir(exist_ok=True)
+        return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}"}
 
 
 def _bare_kafka(target: _Target) -> Callable[[pl.DataFrame], None]:
@@ -146,3 +153,22 @@ def _bare_delta(target: _Target) -> Callable[[pl.DataFrame], None]:
     """The library's own append."""
     library = client_library("deltalake", "delta", "this benchmark")
     return lambda rows: library.write_deltalake(str(target.folder), rows.to_arrow(), mode="append")
+
+
+def _bare_iceberg(target: _Target) -> Callable[[pl.DataFrame], None]:
+    """The library's own append."""
+    catalog = client_library("pyiceberg.catalog", "iceberg", "this benchmark").load_catalog("bench", **target.catalog())
+    catalog.create_namespace_if_not_exists("bench")
+
+    def write(rows: pl.DataFrame) -> None:
+        catalog.create_table_if_not_exists(f"bench.{target.name}", rows.to_arrow().schema).append(rows.to_arrow())
+
+    return write
+
+
+_BARE_CLIENTS: dict[str, Callable[[_Target], Callable[[pl.DataFrame], None]]] = {
+    "kafka": _bare_kafka,
+    "postgres": _bare_postgres,
+    "delta": _bare_delta,
+    "iceberg": _bare_iceberg,
+}

@@ -29,6 +29,7 @@ EXTRAS = {
     "kafka": "confluent-kafka",
     "postgres": "psycopg",
     "delta": "deltalake",
+    "iceberg": "pyiceberg",
 }
 TIMEOUT_S = 10
 

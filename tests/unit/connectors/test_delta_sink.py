@@ -122,3 +122,15 @@ def test_what_is_remembered_does_not_grow(tmp_path):
     assert sink._note(QUERY).published.parts.keys() == {"attempt-4", "attempt-5"}
     sink.publish([staged(sink, 1, "attempt-1")])
     assert len(keys(tmp_path / "t")) == 15
+
+
+def test_numbers_inside_lists_and_structs_are_widened_too(tmp_path):
+    """Delta Lake has no unsigned numbers at any depth, and no arrays of a fixed length."""
+    kinds = {"a": pl.List(pl.UInt8), "b": pl.Struct({"n": pl.UInt32, "c": pl.Categorical}), "d": pl.Array(pl.UInt16, 2)}
+    frame = pl.DataFrame({"a": [[1, 2], None], "b": [{"n": 3, "c": "x"}, None], "d": [[4, 5], None]}, schema=kinds)
+    sink = DeltaSink(tmp_path / "t")
+    sink.open("q", frame.schema, JOB)
+    sink.publish([sink.stage("q", 1, "p", "a", frame)])
+    found = pl.read_delta(str(tmp_path / "t"))
+    assert found.to_dicts()[0] == {"a": [1, 2], "b": {"n": 3, "c": "x"}, "d": [4, 5]}
+    assert found["a"].to_list() == [[1, 2], None]

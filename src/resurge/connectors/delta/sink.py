@@ -12,11 +12,11 @@ import msgspec
 import polars as pl
 
 from resurge.connectors.contracts import JobReference, Sink, StagedPart
-from resurge.connectors.delta.files import TableFolder
-from resurge.connectors.delta.types import delta_frame, delta_schema
 from resurge.connectors.extras import check_extra, client_library
+from resurge.connectors.lake_types import DELTA
 from resurge.connectors.locations import plain_location
 from resurge.connectors.published import PublishedParts
+from resurge.connectors.table_folder import TableFolder
 from resurge.errors import SinkError
 
 MOST_CONFLICTS = 20
@@ -52,7 +52,7 @@ class DeltaSink(Sink):
     def open(self, query: str, schema: pl.Schema, job: JobReference) -> None:
         library = client_library("deltalake", "delta", "Delta Lake")
         self._apps[query] = f"resurge-{job.id}.{query}"
-        wanted = library.Schema.from_arrow(pl.DataFrame(schema=delta_schema(schema)).to_arrow().schema)
+        wanted = library.Schema.from_arrow(pl.DataFrame(schema=DELTA.schema(schema)).to_arrow().schema)
         try:
             if not library.DeltaTable.is_deltatable(self.path, self.storage_options):
                 library.DeltaTable.create(self.path, wanted, mode="ignore", storage_options=self.storage_options)
@@ -67,7 +67,7 @@ class DeltaSink(Sink):
         # A name of its own: an attempt that was abandoned must not be taken for this one.
         name = f"{self._apps[query]}.{int(epoch)}.{secrets.token_hex(8)}.parquet"
         buffer = io.BytesIO()
-        delta_frame(frame).write_parquet(buffer)
+        DELTA.frame(frame).write_parquet(buffer)
         TableFolder(self.path).write(name, buffer.getvalue())
         return StagedPart(query, int(epoch), part, frame.height, location=name)
 

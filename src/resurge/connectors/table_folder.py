@@ -21,6 +21,7 @@ class TableFolder:
             if not is_local(self.path):
                 filesystem(self.path).pipe_file(f"{self.path}/{name}", content)
                 return
+            Path(self.path).mkdir(parents=True, exist_ok=True)
             with (Path(self.path) / name).open("wb") as file:
                 file.write(content)
                 file.flush()
@@ -50,9 +51,11 @@ class TableFolder:
 
     def names(self, prefix: str) -> list[str]:
         """The files whose names begin so."""
-        if is_local(self.path):
-            return sorted(entry.name for entry in Path(self.path).iterdir() if entry.name.startswith(prefix))
-        found = (str(path).rpartition("/")[2] for path in self._remote().ls(self.path, detail=False))
+        try:
+            paths = Path(self.path).iterdir() if is_local(self.path) else self._remote().ls(self.path, detail=False)
+            found = [str(path).rpartition("/")[2] for path in paths]
+        except FileNotFoundError:
+            return []
         return sorted(name for name in found if name.startswith(prefix))
 
     def _remote(self) -> Any:

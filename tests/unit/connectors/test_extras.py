@@ -1,0 +1,30 @@
+"""Connectors whose client library is not installed."""
+
+import sys
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from resurge import DeltaSink, IcebergSink, KafkaSink, PostgresSink, delta_lookup, kafka, postgres_lookup
+from resurge.errors import TopologyError
+
+CONNECTORS: list[tuple[str, str, Callable[[], object]]] = [
+    ("confluent_kafka", "kafka", lambda: kafka("orders", "broker:9092")),
+    ("confluent_kafka", "kafka", lambda: KafkaSink("orders", "broker:9092")),
+    ("psycopg", "postgres", lambda: PostgresSink("orders", "dbname=shop")),
+    ("psycopg", "postgres", lambda: postgres_lookup("orders", "dbname=shop", {"id": pl.Int64})),
+    ("deltalake", "delta", lambda: DeltaSink("/lake/orders")),
+    ("deltalake", "delta", lambda: delta_lookup("/lake/orders", {"id": pl.Int64})),
+    ("pyiceberg", "iceberg", lambda: IcebergSink("shop.orders")),
+]
+
+
+@pytest.mark.parametrize("module, extra, use", CONNECTORS)
+def test_the_line_that_uses_a_connector_names_the_extra(monkeypatch, module, extra, use):
+    """Not when the job runs, and not as an ImportError."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(
+        TopologyError, match=rf"needs the package '{module}', which is not installed: pip install 'resurge\[{extra}\]'"
+    ):
+        use()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.experiments.hashtag_topology import PRIORITIES
+from resurge.simulator.faults import Arrive, Kill, RestartDriver, Schedule
 from resurge.simulator.run import Outcome, simulate
-from resurge.telemetry.events import NodeJoined, NodeLost, RecoveryPlanned
+from resurge.telemetry.events import CheckpointFinished, NodeJoined, NodeLost, RecoveryPlanned
 from resurge.telemetry.recovery_metrics import outages
 from tests.support.simulated_scenarios import SCENARIOS
 
@@ -66,6 +68,36 @@ def test_kept_seeds_do_not_fail_again(seed: int, strategy: str) -> None:
     """What was once wrong stays right."""
     outcome = simulate("random", seed, strategy)
     assert outcome.broken is None, described(outcome)
+
+
+def test_checkpoints_do_not_wait_for_what_is_down() -> None:
+    """Eight of ten nodes stay away for a hundred epochs: all that is live goes on from less than an interval ago."""
+    lost = Schedule.of([Kill(12.0, 8), Kill(100.0, 1), Arrive(110.0)])
+    scenario = replace(SCENARIOS["eight-of-ten"], schedule=lost, heals=False, settle_s=20.0)
+    outcome = simulate(scenario, 1)
+    assert outcome.broken is None
+    facts, interval = outcome.facts, scenario.checkpoint_interval
+    assert facts.live and not facts.is_whole
+    assert facts.cuts.first < 20
+    assert facts.cuts.last > 90
+    assert all(facts.head - facts.restore_point(partition) < interval for partition in facts.live)
+    saved = [event.epoch for event in outcome.events if isinstance(event, CheckpointFinished)]
+    assert len([epoch for epoch in saved if epoch > 20]) > 10
+
+
+def test_what_is_kept_for_the_absent_is_dropped_when_they_are_back() -> None:
+    """One checkpoint with everybody, and the epochs since; also after drivers that restarted while some were away."""
+    lost = Schedule.of(
+        [Kill(12.0, 8), RestartDriver(60.0), RestartDriver(80.0, 3), *(Arrive(90.0) for _ in range(8)), Arrive(500.0)]
+    )
+    scenario = replace(SCENARIOS["eight-of-ten"], schedule=lost)
+    outcome = simulate(scenario, 1)
+    assert outcome.broken is None
+    assert len(outcome.drivers) == 3
+    away = outcome.drivers[1].first.facts
+    assert len(away.cuts.kept) > 1 and away.cuts.first < 20 < away.cuts.last
+    assert len({away.standing[partition].cursor for partition in away.graph.upstream}) > 1
+    assert len(outcome.facts.cuts.kept) == 1
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -46,11 +46,14 @@ class EpochPlan:
 
 @dataclass(frozen=True)
 class EpochCommit:
-    """An epoch's output is decided: what this attempt staged for it; these partitions were not live."""
+    """An epoch's output is decided: what this attempt staged for it; these partitions were not live.
+
+    None says that they are the same as in the record before.
+    """
 
     epoch: int
     attempt: str
-    absent: tuple[Partition, ...] = ()
+    absent: tuple[Partition, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,13 @@ class CatchUpCommit:
 
 @dataclass(frozen=True)
 class CheckpointCommit:
-    """A checkpoint is complete: its manifest is written, and the output of its epoch has been published."""
+    """A checkpoint is complete: its manifest is written, and the output of its epoch has been published.
+
+    It has every partition but these, which were not live.
+    """
 
     epoch: int
+    absent: tuple[Partition, ...] = ()
 
 
 Record = EpochPlan | EpochCommit | CatchUpCommit | CheckpointCommit
@@ -92,19 +99,25 @@ class Publish:
 
 @dataclass(frozen=True)
 class WriteManifest:
-    """Write the manifest of the states that an attempt has saved; ends in `Done`."""
+    """Write the manifest of the states that an attempt has saved, without those that were not live; ends in `Done`."""
 
     number: int
     epoch: int
     attempt: str
+    absent: tuple[Partition, ...] = ()
 
 
 @dataclass(frozen=True)
 class Forget:
-    """Remove what nobody needs once this checkpoint is logged, and tell the sources; ends in `Done`."""
+    """Remove what nobody needs once this checkpoint is logged, and tell the sources; ends in `Done`.
+
+    Some partition still restores from epoch `first`; without one that is not live, buffers are not needed either.
+    """
 
     number: int
     checkpoint: int
+    first: int
+    is_whole: bool = True
 
 
 @dataclass(frozen=True)

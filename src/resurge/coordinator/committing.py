@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from resurge.coordinator import jobs, recorder
+from resurge.coordinator.buffers import Buffers
 from resurge.coordinator.commands import (
     Adopt,
     CatchUpCommit,
@@ -17,10 +18,12 @@ from resurge.coordinator.inputs import JobResult
 from resurge.coordinator.measuring import measured
 from resurge.coordinator.policies import catch_up
 from resurge.coordinator.state import InFlight, JobState, Pending, Publication, Saving, Stage, Turn
+from resurge.model.names import Partition
 from resurge.model.work import LAST_EPOCH, Job, Role
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.epoch import is_full, observed
+from resurge.protocols.recovery import Facts
 from resurge.protocols.tempo import Race
 
 
@@ -35,7 +38,7 @@ def committed(state: JobState, flight: InFlight, result: JobResult, took_s: floa
         state = _epoch_committed(state, flight, result, took_s, now_s)
     elif step is None and not job.is_checkpoint:
         state = _sources_published(state, job)
-    if job.is_checkpoint and state.facts.is_whole:
+    if job.is_checkpoint:
         state = _checkpointed(state, job, now_s)
     return state
 
@@ -93,10 +96,11 @@ def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_
     job, before, pending = flight.job, state.facts, state.pending
     assert job.live_epoch is not None and pending is not None
     epoch = job.live_epoch
-    absent = tuple(partition for partition in before.graph.upstream if partition not in before.live)
+    absent = _absent(before)
     after = recovery.epoch_done(before, epoch)
-    state = state.appending(EpochCommit(epoch, job.attempt, absent))
-    state = replace(state, facts=after, pending=None, sources_published=epoch)
+    is_known = state.settings.saves_partially and absent == state.absent
+    state = state.appending(EpochCommit(epoch, job.attempt, None if is_known else absent))
+    state = replace(state, facts=after, pending=None, sources_published=epoch, absent=absent)
     arrivals_s = recorder.arrivals_s(state, before, after)
     publication = Publication(result, now_s - pending.since_s, arrivals_s, epoch=epoch, arrival_s=pending.arrival_s)
     state, number = state.numbered(publication)
@@ -133,13 +137,25 @@ def _sources_published(state: JobState, job: Job) -> JobState:
     return replace(state, sources_published=job.epochs[-1]).sending(Publish(number, job.attempt, job.epochs[0], job.epochs[-1]))
 
 
+def _absent(facts: Facts) -> tuple[Partition, ...]:
+    """The partitions that are not live."""
+    return () if facts.is_whole else tuple(partition for partition in facts.graph.upstream if partition not in facts.live)
+
+
 def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:
-    """Write the manifest and log it, after the output of its epoch; then nothing before it is needed."""
-    epoch, was_buffering = state.facts.head, state.facts.is_buffering
+    """Write the manifest and log it, after the output of its epoch; then nothing before the oldest one in use is needed."""
+    facts = state.facts
+    if not facts.live or not (facts.is_whole or state.settings.saves_partially):
+        return state
+    epoch, absent = facts.head, _absent(facts)
+    after = recovery.checkpointed(facts, epoch)
+    first, is_whole = after.cuts.first, not absent
     state, number = state.numbered()
-    state = state.sending(WriteManifest(number, epoch, job.attempt))
-    state = state.appending(CheckpointCommit(epoch), Saving(epoch, now_s, was_buffering))
+    state = state.sending(WriteManifest(number, epoch, job.attempt, absent))
+    state = state.appending(CheckpointCommit(epoch, absent), Saving(epoch, now_s, is_whole and facts.is_buffering))
     state, number = state.numbered()
-    state = state.sending(Forget(number, epoch))
-    arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > epoch}
-    return replace(state, facts=recovery.checkpointed(state.facts, epoch), buffers=type(state.buffers)(), arrivals_s=arrivals_s)
+    state = state.sending(Forget(number, epoch, first, is_whole))
+    arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > first}
+    # What those that are not live were sent is kept for them.
+    buffers = Buffers() if is_whole else state.buffers
+    return replace(state, facts=after, buffers=buffers, arrivals_s=arrivals_s)

@@ -17,7 +17,7 @@ from resurge.coordinator.inputs import (
     Tick,
 )
 from resurge.coordinator.jobs import saving_job, source_job
-from resurge.coordinator.policies import catch_up, live
+from resurge.coordinator.policies import catch_up, checkpoint, live
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.state import Goal, JobState, Stage, Turn
 from resurge.errors import ProtocolError
@@ -135,8 +135,8 @@ def _one_epoch(state: JobState, now_s: float) -> JobState:
 
 
 def _save(state: JobState, now_s: float) -> JobState:
-    """A checkpoint, if there is something to save and everything is live."""
-    if not state.facts.is_whole or state.facts.head == state.facts.checkpoint:
+    """A checkpoint, if there is something to save."""
+    if not checkpoint.is_anything_new(state):
         return replace(state, goal=_ready(state.goal))
     state, attempt = state.new_attempt()
     return submitted(state, now_s, saving_job(state, attempt), is_foreground=True)

@@ -136,7 +136,7 @@ class FinishRecovery(msgspec.Struct, frozen=True, tag=True):
 
 
 class SaveAll(msgspec.Struct, frozen=True, tag=True):
-    """Checkpoint now, if everything is live."""
+    """Checkpoint now what is live."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):

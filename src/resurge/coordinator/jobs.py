@@ -77,7 +77,7 @@ def _step_tasks(state: JobState, step: CatchUp, after: Facts) -> tuple[Task, ...
         kept = state.shadows.get(partition) if partition in step.shadows_kept else None
         node = facts.standing[partition].node or (kept.node if kept else spare[index % len(spare)])
         if kept is None or kept.node != node:
-            kept = Replica(partition, node, facts.checkpoint, None, Role.SHADOW)
+            kept = Replica(partition, node, taken.start - 1, None, Role.SHADOW)
         tasks.append(Task(kept, taken[-1]))
     return tuple(tasks)
 

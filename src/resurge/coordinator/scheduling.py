@@ -14,6 +14,7 @@ from resurge.errors import JobError
 from resurge.model.names import NodeId, Partition
 from resurge.planning.recovery_schedule import Query, RecoveryProblem, plan_by
 from resurge.protocols import recovery
+from resurge.protocols.cuts import Cuts
 from resurge.protocols.recovery import Facts, Graph, Phase
 
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay")
@@ -190,14 +191,17 @@ def spread(
 
 
 def everything_down(
-    graph: Graph, capacity: Mapping[NodeId, float], checkpoint: int, head: int, shown: Mapping[Partition, int]
+    graph: Graph, capacity: Mapping[NodeId, float], cuts: Cuts | int, head: int, shown: Mapping[Partition, int]
 ) -> Facts:
-    """A driver that has just started: nothing is up, everything is at the last checkpoint."""
+    """A driver that has just started: nothing is up, each partition is at its newest checkpoint."""
+    known = cuts.completed(graph.upstream.keys()) if isinstance(cuts, Cuts) else Cuts.whole(graph.upstream, cuts)
     standing = {
-        partition: recovery.Standing(Phase.DOWN, None, checkpoint, shown.get(partition, checkpoint))
+        partition: recovery.Standing(Phase.DOWN, None, epoch, max(epoch, shown.get(partition, 0)))
         for partition in graph.upstream
+        for epoch in (known.newest.get(partition, 0),)
     }
-    return Facts(graph, standing, dict(capacity), head=head, checkpoint=checkpoint)
+    # Those whose checkpoint is newer are live before the others, and feed them from then on.
+    return Facts(graph, standing, dict(capacity), head=head, cuts=known, is_buffering=len(known.kept) > 1)
 
 
 def with_costs(facts: Facts, costs: Mapping[Partition, float]) -> Facts:

@@ -1,4 +1,4 @@
-"""The state that a driver begins with: everything is down at the last checkpoint. Every start is a recovery."""
+"""The state that a driver begins with: each partition is down at its newest checkpoint. Every start is a recovery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from resurge.coordinator.measuring import priced
 from resurge.coordinator.scheduling import Strategy, everything_down
 from resurge.coordinator.state import Description, JobState, Pending, Settings
 from resurge.model.names import NodeId, Partition
+from resurge.protocols.cuts import Cuts
 from resurge.protocols.recovery import Graph
 
 
@@ -15,11 +16,11 @@ from resurge.protocols.recovery import Graph
 class Found:
     """What a driver found in the journal and in the checkpoint.
 
-    `published` is the last epoch that each partition's readers have seen for certain; `sources_published` that of the queries
+    `checkpoint` is the newest one, or those that are in use; `published` is the last epoch that each partition's readers have seen for certain; `sources_published` that of the queries
     that read sources alone; `arrivals_s` has the logged epochs since the checkpoint, `pending` the one that was not committed.
     """
 
-    checkpoint: int = 0
+    checkpoint: int | Cuts = 0
     head: int = 0
     published: Mapping[Partition, int] = field(default_factory=dict)
     sources_published: int = 0

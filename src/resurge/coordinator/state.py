@@ -23,7 +23,7 @@ class Settings:
     """What a user chose, and what the engine can do. Fixed for the life of a driver.
 
     `is_concurrent` says whether several jobs can run at a time; `idle_s` is how long to wait before sources that had nothing
-    are asked again.
+    are asked again; `saves_partially` says whether checkpoints are made while some partitions are not live.
     """
 
     interval_s: float = 1.0
@@ -35,6 +35,7 @@ class Settings:
     always_buffers: bool = False
     is_concurrent: bool = True
     idle_s: float = 0.1
+    saves_partially: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,7 @@ class JobState:
     pending: Pending | None = None
     arrivals_s: Mapping[int, float] = field(default_factory=dict)
     sources_published: int = 0
+    absent: tuple[Partition, ...] | None = None
     open_commands: Mapping[int, Publication | Saving | None] = field(default_factory=dict)
     next_number: int = 1
     next_attempt: int = 1

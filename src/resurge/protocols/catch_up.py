@@ -2,7 +2,8 @@
 
 A partition that catches up needs what each upstream partition produced in each epoch after its cursor. If the upstream
 partition will itself process that epoch in the same catch-up, it provides it. If it is ahead, the output is in a buffer; where
-there is none, the upstream partition is replayed as a shadow, from the last global checkpoint, touching nothing live.
+there is none, the upstream partition is replayed as a shadow, from the newest checkpoint that is not after the cursor of the
+one that it feeds, touching nothing live.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -39,7 +40,7 @@ class CatchUp:
     """One bounded step: the epochs that each partition takes, and each shadow; and what is sent again from buffers.
 
     Everyone goes on from where it is, so that those who are nearest to the head meet it first. A shadow is needed until an
-    epoch; shadows that are kept go on from where they are, all others begin anew at the last global checkpoint.
+    epoch; shadows that are kept go on from where they are, all others begin anew at a checkpoint, just before what they take.
     """
 
     partitions: Mapping[Partition, range]
@@ -77,15 +78,11 @@ def next_step(
     catching = [p for p in behind(facts) if among is None or p in among]
     if not catching:
         return None
-    until = shadows_needed(facts, coverage, frozenset(catching))
-    kept = _kept(facts, until, shadows, frozenset(catching))
+    needed = _needed(facts, coverage, shadows, frozenset(catching))
+    until, kept = needed.until, needed.kept
     more = more_epochs or {}
     taken = {p: _after(facts.standing[p].cursor, facts.head, more.get(p, most_epochs)) for p in catching}
-    replayed = {
-        p: _after(kept.get(p, facts.checkpoint), last, most_epochs)
-        for p, last in until.items()
-        if kept.get(p, facts.checkpoint) < last
-    }
+    replayed = {p: _after(needed.cursors[p], last, most_epochs) for p, last in until.items() if needed.cursors[p] < last}
     is_settled = False
     while not is_settled:
         before = (dict(taken), dict(replayed))
@@ -98,6 +95,9 @@ def next_step(
                 for mine in (replayed, taken):
                     if below in mine:
                         replayed[above] = _not_ahead(replayed[above], mine[below], until[above])
+            if below in taken and not facts.is_buffering:
+                for above in upstream & taken.keys():
+                    taken[above] = _together(taken[above], taken[below])
         is_settled = before == (taken, replayed)
     partitions = {partition: epochs for partition, epochs in taken.items() if epochs}
     return CatchUp(
@@ -122,6 +122,11 @@ def _not_ahead(shadow: range, receiver: range, until: int) -> range:
     if receiver.start > until or receiver.start >= shadow.stop:
         return shadow
     return range(shadow.start, max(shadow.start, min(shadow.stop, receiver.stop)))
+
+
+def _together(above: range, below: range) -> range:
+    """Who takes the same epochs as one that it feeds stays with it: were it ahead, and nothing buffered, it would be replayed."""
+    return range(above.start, min(above.stop, below.stop)) if below.start <= above.start < below.stop else above
 
 
 def _fed(
@@ -162,42 +167,47 @@ def _from_buffers(
                 yield (above, below), sent
 
 
-def shadows_needed(facts: Facts, coverage: Coverage, group: Collection[Partition]) -> dict[Partition, int]:
+def shadows_needed(facts: Facts, coverage: Coverage, group: Collection[Partition]) -> Mapping[Partition, int]:
     """For each partition that must be replayed as a shadow for a group, the last epoch for which; shadows need shadows above them."""
-    until: dict[Partition, int] = {}
-    for below in reversed(list(facts.graph.upstream)):
-        known = facts.standing[below]
-        for above in facts.graph.upstream[below]:
-            missing = 0
-            if below in group:
-                covered = coverage.get((above, below), NOTHING)
-                missing = _last_missing(facts, above, range(known.cursor + 1, facts.head + 1), covered)
-            if below in until:
-                again = _last_missing(facts, above, range(facts.checkpoint + 1, until[below] + 1), NOTHING)
-                missing = max(missing, again)
-            if missing:
-                until[above] = max(until.get(above, 0), missing)
-    return until
+    return _needed(facts, coverage, {}, group).until
 
 
-def _kept(
-    facts: Facts, until: Mapping[Partition, int], shadows: Mapping[Partition, int], group: Collection[Partition]
-) -> dict[Partition, int]:
-    """The shadows that have not yet passed an epoch which somebody below them still needs from them."""
-    kept: dict[Partition, int] = {}
-    wanted_from = dict.fromkeys(until, facts.head + 1)
+@dataclass(frozen=True)
+class _Needed:
+    """The shadows that a group needs: the last epoch for which, where they are or begin, and which of them go on."""
+
+    until: Mapping[Partition, int]
+    cursors: Mapping[Partition, int]
+    kept: frozenset[Partition]
+
+
+def _needed(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], group: Collection[Partition]) -> _Needed:
+    """What must be replayed for a group, from the lowest up: where a shadow begins says what it needs from those above it.
+
+    Who needs a shadow's epoch takes it from there, whatever buffers have, so that it begins before all whom it feeds. One that
+    exists goes on unless it has passed an epoch which somebody below it still needs from it.
+    """
+    until, cursors, kept = dict[Partition, int](), dict[Partition, int](), set[Partition]()
+    fed: dict[Partition, list[int]] = {}
     for below in reversed(list(facts.graph.upstream)):
-        takers = [facts.standing[below].cursor] if below in group else []
+        takers: list[tuple[range, bool]] = []
+        if below in group:
+            takers.append((range(facts.standing[below].cursor + 1, facts.head + 1), True))
         if below in until:
-            if facts.checkpoint <= shadows.get(below, -1) < wanted_from[below]:
-                kept[below] = shadows[below]
-            if kept.get(below, facts.checkpoint) < until[below]:
-                takers.append(kept.get(below, facts.checkpoint))
+            last = min((cursor for cursor in fed[below] if cursor < until[below]), default=facts.head)
+            begins = facts.cuts.before(below, last)
+            if begins <= shadows.get(below, -1) <= last:
+                begins = shadows[below]
+                kept.add(below)
+            cursors[below] = begins
+            takers.append((range(begins + 1, until[below] + 1), False))
         for above in facts.graph.upstream[below]:
-            for cursor in takers:
-                if cursor < until.get(above, 0):
-                    wanted_from[above] = min(wanted_from[above], cursor + 1)
-    return kept
+            for epochs, is_buffered in takers:
+                covered = coverage.get((above, below), NOTHING) if is_buffered else NOTHING
+                fed.setdefault(above, []).extend([epochs.start - 1] if epochs else [])
+                if missing := _last_missing(facts, above, epochs, covered):
+                    until[above] = max(until.get(above, 0), missing)
+    return _Needed(until, cursors, frozenset(kept))
 
 
 def _last_missing(facts: Facts, above: Partition, epochs: range, covered: EpochSet) -> int:

@@ -2,17 +2,18 @@
 
 A partition is LIVE if it is up and everything upstream of it is live; live partitions take each new epoch. A STALLED one is
 up, but something upstream is not live: it keeps its state and cursor. A DOWN one lost its node. A CATCHING_UP one has a
-node and state (its own, or the last global checkpoint's) and takes past epochs until its cursor meets the head.
+node and state (its own, or that of its newest checkpoint) and takes past epochs until its cursor meets the head.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
+from resurge.protocols.cuts import Cut, Cuts
 
 
 class Phase(Enum):
@@ -105,11 +106,20 @@ class Facts:
     capacity: Mapping[NodeId, float]
     costs: Mapping[Partition, float] = field(default_factory=dict)
     head: int = 0
-    checkpoint: int = 0
+    cuts: Cuts = field(default_factory=Cuts)
     nodes_lost: int = 0
     is_buffering: bool = False
     revision: int = field(default=0, compare=False)
     """Counts changes of any standing, so that what was decided before can tell whether it still holds."""
+
+    @property
+    def checkpoint(self) -> int:
+        """The epoch of the newest checkpoint."""
+        return self.cuts.last
+
+    def restore_point(self, partition: Partition) -> int:
+        """The epoch from which a partition goes on if its state is lost now."""
+        return self.cuts.newest.get(partition, 0)
 
     def of_phase(self, *phases: Phase) -> list[Partition]:
         """The partitions in these phases, upstream first."""
@@ -162,18 +172,19 @@ class Facts:
 def begin(graph: Graph, capacity: Mapping[NodeId, float], placement: Mapping[Partition, NodeId], epoch: int) -> Facts:
     """A job whose partitions all stand at one epoch, each on a node."""
     standing = {partition: Standing(Phase.LIVE, placement[partition], epoch, epoch) for partition in graph.upstream}
-    return Facts(graph, standing, dict(capacity), head=epoch, checkpoint=epoch)
+    return Facts(graph, standing, dict(capacity), head=epoch, cuts=Cuts.whole(graph.upstream, epoch))
 
 
 def nodes_lost(facts: Facts, lost: Iterable[NodeId], correlated_from: int) -> Facts:
-    """Partitions of lost nodes are down at the last checkpoint; what they fed stalls; a correlated failure buffers."""
+    """Partitions of lost nodes are down at their newest checkpoint; what they fed stalls; a correlated failure buffers."""
     gone = frozenset(lost) & frozenset(facts.capacity)
     if not gone:
         return facts
     standing = dict(facts.standing)
     for partition, known in facts.standing.items():
         if known.node in gone:
-            standing[partition] = replace(known.after(Event.NODE_LOST, partition), node=None, cursor=facts.checkpoint)
+            cursor = facts.restore_point(partition)
+            standing[partition] = replace(known.after(Event.NODE_LOST, partition), node=None, cursor=cursor)
     count = facts.nodes_lost + len(gone)
     capacity = {node: value for node, value in facts.capacity.items() if node not in gone}
     changed = replace(
@@ -208,9 +219,9 @@ def nodes_joined(facts: Facts, joined: Mapping[NodeId, float]) -> Facts:
 
 
 def rolled_back(facts: Facts) -> Facts:
-    """Everything is down at the last checkpoint: the source-replay strategy's answer to each failure."""
+    """Everything is down at its newest checkpoint: the source-replay strategy's answer to each failure."""
     standing = {
-        partition: replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=facts.checkpoint)
+        partition: replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=facts.restore_point(partition))
         for partition, known in facts.standing.items()
     }
     return replace(facts, standing=standing, revision=facts.revision + 1)
@@ -219,7 +230,7 @@ def rolled_back(facts: Facts) -> Facts:
 def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iterable[str]) -> Facts:
     """Down partitions get their nodes; they, and the stalled ones of the same queries, begin to catch up.
 
-    A stalled partition that is given another node, because its own is full, leaves its state and begins at the checkpoint.
+    A stalled partition that is given another node, because its own is full, leaves its state and begins at its newest checkpoint.
     """
     wanted: set[Partition] = set(placement)
     for name in queries:
@@ -235,7 +246,7 @@ def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iter
         if known.phase is Phase.DOWN and partition not in placement:
             continue
         node = placement.get(partition, known.node)
-        cursor = known.cursor if node == known.node else facts.checkpoint
+        cursor = known.cursor if node == known.node else facts.restore_point(partition)
         standing[partition] = replace(known.after(Event.SCHEDULED, partition), node=node, cursor=cursor)
     return replace(facts, standing=standing, revision=facts.revision + 1) if standing != facts.standing else facts
 
@@ -279,8 +290,16 @@ def epoch_done(facts: Facts, epoch: int) -> Facts:
     return _joined(replace(facts, standing=standing, revision=facts.revision + 1, head=epoch))
 
 
-def checkpointed(facts: Facts, epoch: int) -> Facts:
-    """A global checkpoint of this epoch is complete: earlier failures are history, and buffering ends."""
-    if not facts.is_whole:
-        raise ProtocolError(f"a global checkpoint of epoch {epoch} needs every partition live; expected none down or behind")
-    return replace(facts, checkpoint=epoch, nodes_lost=0, is_buffering=False)
+def checkpointed(facts: Facts, epoch: int, partitions: Collection[Partition] | None = None) -> Facts:
+    """The states of an epoch are durable: those of all that are live, or of some. With everybody's, earlier failures are
+    history, and buffering ends.
+    """
+    saved = facts.live if partitions is None else frozenset(partitions)
+    stray = sorted(
+        str(partition) for partition in saved if facts.standing[partition].cursor != epoch or partition not in facts.live
+    )
+    if stray or not saved:
+        came = f"{stray[0]} is not live there" if stray else "there is none"
+        raise ProtocolError(f"a checkpoint of epoch {epoch} needs partitions that are live at it; {came}")
+    changed = replace(facts, cuts=facts.cuts.with_cut(Cut(epoch, saved)))
+    return replace(changed, nodes_lost=0, is_buffering=False) if len(saved) == len(facts.standing) else changed

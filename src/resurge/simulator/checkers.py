@@ -19,6 +19,7 @@ def check_step(before: Facts, state: JobState, world: World) -> None:
     after, strategy = state.facts, state.strategy
     check_phases(after)
     check_owners(state, world)
+    check_restore_points(before, after, state.settings.checkpoint_interval)
     is_complete = strategy.overfills_at_last and len(after.capacity) >= strategy.nodes_wanted
     if strategy.heeds_capacity and not is_complete:
         check_capacity(before, after)
@@ -51,14 +52,30 @@ def check_phases(facts: Facts) -> None:
             raise SimulationError(f"partition {partition} is on {known.node}, which is not there")
         if known.phase is Phase.LIVE and known.cursor != facts.head:
             raise SimulationError(f"partition {partition} is LIVE at epoch {known.cursor}; expected the head, epoch {facts.head}")
-        if not facts.checkpoint <= known.cursor <= facts.head:
+        if not facts.restore_point(partition) <= known.cursor <= facts.head:
             raise SimulationError(
-                f"partition {partition} stands at epoch {known.cursor}; expected {facts.checkpoint} to {facts.head}"
+                f"partition {partition} is at epoch {known.cursor}; expected {facts.restore_point(partition)} to {facts.head}"
             )
         above = {facts.standing[other].phase for other in upstream}
         allowed = {Phase.LIVE: {Phase.LIVE}, Phase.CATCHING_UP: {Phase.LIVE, Phase.CATCHING_UP}}.get(known.phase)
         if allowed is not None and not above <= allowed:
             raise SimulationError(f"partition {partition} is {known.phase.name} below {sorted(p.name for p in above - allowed)}")
+
+
+def check_restore_points(before: Facts, after: Facts, interval: int) -> None:
+    """Whatever was live and still is goes on after a loss from less than a checkpoint interval ago, whoever else is down."""
+    for partition in after.graph.upstream:
+        point = after.restore_point(partition)
+        if point < before.restore_point(partition):
+            raise SimulationError(
+                f"partition {partition} restores from epoch {point}; expected {before.restore_point(partition)} or later, as before"
+            )
+        is_live = partition in before.live and partition in after.live
+        if is_live and after.head > before.head and after.head - point >= interval > 0:
+            raise SimulationError(
+                f"partition {partition} is live at epoch {after.head} and restores from epoch {point}; "
+                f"expected less than {interval} epochs between them"
+            )
 
 
 def check_owners(state: JobState, world: World) -> None:

@@ -78,6 +78,7 @@ class Driver:
         self.polled: dict[int, Planned] = {}
         self.running: dict[str, Running] = {}
         self.outcomes: dict[str, Outcome] = {}
+        self.adopted: list[str] = []
         self.failing: list[str] = []
         self.doomed = Doomed()
         self.is_alive = True
@@ -103,7 +104,7 @@ class Driver:
         if journal.pending is not None:
             pending = Pending(journal.pending, journal.planned[journal.pending].arrival_s, since_s=self.env.now)
         found = Found(
-            journal.checkpoint,
+            journal.cuts,
             journal.head,
             journal.published(workload.graph.upstream),
             journal.head,
@@ -259,15 +260,18 @@ class Driver:
             pass
         elif isinstance(command, do.Adopt):
             self.world.adopt(command.attempt, self.outcomes[command.attempt])
+            self.adopted.append(command.attempt)
         elif isinstance(command, do.Discard):
             self.outcomes.pop(command.attempt, None)
         elif isinstance(command, do.WriteManifest):
-            self.world.write_manifest(command.epoch, command.attempt, self.outcomes[command.attempt])
+            self.world.write_manifest(command.epoch, command.absent, self.outcomes[command.attempt])
         elif isinstance(command, do.DropBuffers):
             self.world.drop_buffers(command.attempt, command.node)
         else:
-            self.world.forget_before(command.checkpoint)
-            self.outcomes.clear()
+            self.world.forget_before(self.journal.cuts, has_buffers=not command.is_whole)
+            for attempt in self.adopted:
+                self.outcomes.pop(attempt, None)
+            self.adopted.clear()
         self.deliver(inputs.Done(command.number))
 
     def _append(self, command: do.Append) -> None:
@@ -279,7 +283,7 @@ class Driver:
             parts = self._parts(record.attempt, record.epoch, record.epoch)
         elif isinstance(record, do.CatchUpCommit):
             parts = self._parts(record.attempt, 0, record.below - 1)
-        elif self.world.manifest is None or self.world.manifest[0] != record.epoch:
+        elif not self.world.has_manifest(record.epoch, record.absent):
             raise SimulationError(
                 f"the checkpoint of epoch {record.epoch} was logged; expected its manifest to be written before"
             )
@@ -314,7 +318,7 @@ class Driver:
         spans_s = {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
         took_s, restore_s = self.world.duration_s(job, spans_s)
         is_lost = any(not self.world.nodes[node].is_up() for node in job.nodes)
-        outcome = Outcome({}, {}, ()) if is_lost else self.world.run(job, self.journal.checkpoint)
+        outcome = Outcome({}, {}, ()) if is_lost else self.world.run(job)
         self._start(job, outcome, took_s, restore_s)
 
     def _start(self, job: Job, outcome: Outcome, took_s: float, restore_s: float) -> None:

@@ -11,6 +11,7 @@ from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.state import Settings
 from resurge.errors import ResurgeError
 from resurge.model.names import NodeId
+from resurge.protocols.cuts import Cuts
 from resurge.protocols.recovery import Facts
 from resurge.simulator.checkers import check_end
 from resurge.simulator.driver import Doomed, Driver, DriverOptions
@@ -100,7 +101,7 @@ class _Run:
         self.chance = random.Random(repr(rng.getstate()))
         self.env = simpy.Environment()
         self.world = World(scenario.workload, scenario.timing)
-        self.journal = Journal()
+        self.journal = Journal(Cuts.whole(scenario.workload.graph.upstream, 0))
         self.telemetry = telemetry
         self.options = DriverOptions(_settings(scenario), strategy, is_checked)
         self.labels: dict[str, NodeId] = {}
@@ -297,4 +298,5 @@ def _settings(scenario: Scenario) -> Settings:
         headroom=timing.headroom,
         is_concurrent=scenario.is_concurrent,
         idle_s=timing.poll_s,
+        saves_partially=True,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from resurge.errors import SimulationError
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job, Pair, Role, Task
+from resurge.protocols.cuts import Cuts
 from resurge.simulator.journal import Parts
 from resurge.simulator.sink import Sink
 from resurge.simulator.workload import Workload
@@ -97,7 +98,7 @@ class World:
         self.nodes: dict[NodeId, Node] = {}
         self.states: dict[Key, State] = {}
         self.buffers: dict[NodeId, dict[str, Mapping[Pair, frozenset[int]]]] = {}
-        self.manifest: tuple[int, str] | None = None
+        self.saved: dict[int, frozenset[Partition]] = {0: frozenset(workload.graph.upstream)}
         self.sink = Sink(workload.outputs)
         self._next_node = 0
 
@@ -181,9 +182,9 @@ class World:
     def _seconds(self, node: NodeId, cpu_s: float) -> float:
         return cpu_s * self.timing.headroom * self.nodes[node].slowness / self.nodes[node].capacity
 
-    def run(self, job: Job, checkpoint: int) -> Outcome:
+    def run(self, job: Job) -> Outcome:
         """What a job will have written if its nodes live: every task takes its epochs in order, each with all of its input."""
-        states = {(task.partition, task.replica.role): self._opened(task, checkpoint, job.attempt) for task in job.tasks}
+        states = {(task.partition, task.replica.role): self._opened(task, job.attempt) for task in job.tasks}
         parts: list[tuple[str, int]] = []
         for epoch in job.epochs:
             takers = [task for task in job.tasks if task.takes(epoch)]
@@ -194,13 +195,15 @@ class World:
                     parts += [(query, epoch) for query in self.workload.queries_shown_by.get(task.partition, ())]
         return Outcome(states, self._kept(job), tuple(parts))
 
-    def _opened(self, task: Task, checkpoint: int, attempt: str) -> State:
-        """The state a task begins with: the version on its node, or the checkpoint's; written as a version of its own."""
+    def _opened(self, task: Task, attempt: str) -> State:
+        """The state a task begins with: the version on its node, or a checkpoint's; written as a version of its own."""
         replica = task.replica
         held = self.states.get((task.partition, replica.role))
         what = f"the {replica.role.value} of {task.partition}"
         if replica.version is None:
-            state = State(task.node, attempt, checkpoint)
+            if task.partition not in self.saved.get(replica.cursor, ()):
+                raise SimulationError(f"{what} was to be restored at epoch {replica.cursor}; expected a checkpoint that has it")
+            state = State(task.node, attempt, replica.cursor)
         elif held is None or (held.node, held.version) != (task.node, replica.version):
             there = f"version {held.version} is on {held.node}" if held else "it is on no node"
             raise SimulationError(f"{what} was sent to {task.node} for version {replica.version}; {there}")
@@ -251,22 +254,32 @@ class World:
         """A node removes what an attempt kept there."""
         self.buffers.get(node, {}).pop(attempt, None)
 
-    def write_manifest(self, epoch: int, attempt: str, outcome: Outcome) -> None:
-        """All states of one epoch are durable once this is logged."""
-        for partition in self.workload.graph.upstream:
+    def write_manifest(self, epoch: int, absent: Iterable[Partition], outcome: Outcome) -> None:
+        """The states of one epoch are durable once this is logged; with everyone that feeds them."""
+        saved = frozenset(self.workload.graph.upstream) - frozenset(absent)
+        for partition in saved:
             state = outcome.states.get((partition, Role.PRIMARY))
             if state is None or state.cursor != epoch:
                 at = f"epoch {state.cursor}" if state else "no state"
                 raise SimulationError(f"the checkpoint of epoch {epoch} has {partition} at {at}; expected epoch {epoch}")
-        self.manifest = epoch, attempt
+            if missing := self.workload.graph.upstream[partition] - saved:
+                raise SimulationError(f"the checkpoint of epoch {epoch} has {partition} without {min(missing)}, which feeds it")
+        self.saved[epoch] = saved
 
-    def forget_before(self, epoch: int) -> None:
-        """What came before a logged checkpoint is never asked for again."""
+    def has_manifest(self, epoch: int, absent: Iterable[Partition]) -> bool:
+        """Whether the manifest of a checkpoint without some partitions is written."""
+        return self.saved.get(epoch) == frozenset(self.workload.graph.upstream) - frozenset(absent)
+
+    def forget_before(self, cuts: Cuts, *, has_buffers: bool) -> None:
+        """Only checkpoints in use are kept, and of what nodes hold, what came after the oldest of them."""
+        kept = {cut.epoch for cut in cuts.kept}
+        self.saved = {epoch: partitions for epoch, partitions in self.saved.items() if epoch in kept}
         for state in self.states.values():
-            if state.base < epoch <= state.cursor:
-                state.base, state.taken = epoch, [later for later in state.taken if later > epoch]
-        for held in self.buffers.values():
-            held.clear()
+            if state.base < cuts.first <= state.cursor:
+                state.base, state.taken = cuts.first, [later for later in state.taken if later > cuts.first]
+        if not has_buffers:
+            for held in self.buffers.values():
+                held.clear()
 
     def owners(self) -> Iterator[tuple[Partition, State]]:
         """Every partition whose primary has state on a node, with it."""

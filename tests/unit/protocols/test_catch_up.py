@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import next_step
+from resurge.protocols.cuts import Cuts
 from resurge.protocols.epoch_sets import EpochSet
 from resurge.protocols.recovery import Facts
 from tests.unit.protocols.test_recovery import N2, N3, N4, A, B, C, whole
@@ -63,8 +64,8 @@ def test_a_shadow_that_feeds_a_new_shadow_begins_anew_too() -> None:
 
 def test_a_shadow_from_before_the_last_checkpoint_is_not_kept() -> None:
     """Its epochs are no longer in the journal."""
-    facts = replace(lost_and_scheduled(after(8)), checkpoint=7)
-    facts = recovery.advanced(facts, {B: 7})
+    facts = lost_and_scheduled(after(8))
+    facts = recovery.advanced(replace(facts, cuts=Cuts.whole(facts.graph.upstream, 7)), {B: 7})
     step = next_step(facts, {}, {A: 6})
     assert step is not None
     assert (step.epochs, step.shadows_kept) == ([8], frozenset())

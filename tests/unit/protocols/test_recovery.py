@@ -114,11 +114,15 @@ def test_an_epoch_out_of_order_is_refused() -> None:
         recovery.epoch_done(whole(), 8)
 
 
-def test_a_checkpoint_needs_every_partition_live_and_ends_buffering() -> None:
-    """A global checkpoint is of all partitions at one epoch."""
+def test_a_checkpoint_is_of_what_is_live_and_ends_buffering_when_that_is_everything() -> None:
+    """While others are down, those that are live go on from it; what is down goes on from where it was."""
     lost = recovery.nodes_lost(whole(), [N1, N2], correlated_from=2)
-    with pytest.raises(ProtocolError, match="needs every partition live"):
-        recovery.checkpointed(lost, 5)
+    with pytest.raises(ProtocolError, match="needs partitions that are live at it; a/0 is not live there"):
+        recovery.checkpointed(lost, 5, [A])
+    later = recovery.checkpointed(recovery.epoch_done(lost, 6), 6)
+    assert (later.restore_point(LONE), later.restore_point(A), later.is_buffering) == (6, 5, True)
+    again = recovery.nodes_lost(later, [N4], correlated_from=2)
+    assert again.standing[LONE].cursor == 6
     back = recovery.advanced(recovery.scheduled(lost, {A: N3, B: N3}, ["c/0"]), {})
     saved = recovery.checkpointed(back, 5)
     assert (saved.is_buffering, saved.nodes_lost, saved.checkpoint) == (False, 0, 5)

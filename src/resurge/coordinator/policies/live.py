@@ -65,7 +65,7 @@ def _submitted(state: JobState, now_s: float) -> JobState:
     assert state.pending is not None
     epoch = state.pending.epoch
     state, step = catch_up.joined_step(state)
-    is_checkpoint = step is None and checkpoint.is_wanted(state, epoch)
+    is_checkpoint = checkpoint.is_wanted(state, epoch)
     state, attempt = state.new_attempt()
     job = live_job(state, attempt, epoch, step, is_checkpoint=is_checkpoint)
     return submitted(state, now_s, job, step, is_foreground=True)

@@ -10,7 +10,7 @@ import resurge
 from resurge.api.builder import TopologyBuilder
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
+from resurge.testing.inline_runner import InlineRunner
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -11,8 +11,9 @@ from resurge.api.builder import TopologyBuilder
 from resurge.operators.aggregates import count
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner, Member
+from resurge.runtime.driver.runner import Member
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.inline_runner import InlineRunner
 from tests.support.dashboards import dashboard
 from tests.support.large_job import START_S, large_job
 from tests.support.scripted import scripted

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.storage.durable import Faults
+from resurge.testing.inline_runner import InlineRunner
 from tests.support import crash_job
 
 EPOCHS = 3

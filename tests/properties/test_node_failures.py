@@ -8,10 +8,11 @@ import pytest
 
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.errors import EngineError
-from resurge.runtime.driver.runner import InlineRunner, Member
+from resurge.runtime.driver.runner import Member
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 from resurge.telemetry import metrics
 from resurge.telemetry.log import read_events
+from resurge.testing.inline_runner import InlineRunner
 from tests.properties.test_crash_points import assert_same
 from tests.support import crash_job
 

@@ -17,9 +17,10 @@ from resurge.operators.keyed_state import value_of
 from resurge.operators.state import TableDelta
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner, Member
+from resurge.runtime.driver.runner import Member
 from resurge.runtime.worker.outcomes import OutcomeId, decided
 from resurge.storage.durable import DurableStore
+from resurge.testing.inline_runner import InlineRunner
 from tests.support.scripted import scripted
 
 EPOCHS = 6

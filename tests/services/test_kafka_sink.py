@@ -10,8 +10,8 @@ import pytest
 from resurge.connectors.contracts import JobReference
 from resurge.connectors.kafka.sink import KafkaSink
 from resurge.connectors.kafka.source import kafka
-from resurge.connectors.sink_conformance import JOB, QUERY, SCHEMA, check_sink, rows_for
 from resurge.errors import SinkError
+from resurge.testing.sink_conformance import JOB, QUERY, SCHEMA, check_sink, rows_for
 from tests.services.test_kafka_source import read_all
 from tests.support import kafka as broker
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resurge.connectors.postgres.sink import PostgresSink
-from resurge.connectors.sink_conformance import JOB, QUERY, SCHEMA, check_sink, rows_for
 from resurge.errors import SinkError
+from resurge.testing.sink_conformance import JOB, QUERY, SCHEMA, check_sink, rows_for
 from tests.support import services
 
 
@@ -44,7 +44,7 @@ def test_the_sink_keeps_the_laws_of_sinks(postgres, unique, key):
         return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
     if key:  # two jobs that write rows of the same key to one table replace each other's
-        from resurge.connectors import sink_conformance
+        from resurge.testing import sink_conformance
 
         laws = [law for law in sink_conformance.LAWS if law is not sink_conformance.another_job_is_refused_or_shown]
         for law in laws:

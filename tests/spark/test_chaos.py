@@ -8,11 +8,11 @@ import pytest
 from resurge.cli.chaos import repeating
 from resurge.experiments import chaos
 from resurge.experiments.failure_schedules import FailureSchedules
-from resurge.experiments.failures import FAULTS
 from resurge.runtime.driver import hosts
 from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.testing.fault_injection import FAULTS
+from resurge.testing.inline_runner import InlineRunner
 
 NODES = 4
 WHY_NO_HOSTS = hosts.why_not()

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resurge.runtime.driver.runner import InlineRunner
+from resurge.testing.inline_runner import InlineRunner
 from tests.properties.test_crash_points import assert_same
 from tests.support import crash_job
 from tests.support.processes import kill_group, process, wait_until

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, JobStarted, NodeLost
 from resurge.telemetry.log import read_events
+from resurge.testing.inline_runner import InlineRunner
 from tests.properties.test_crash_points import assert_same
 from tests.support import crash_job
 from tests.support.processes import kill_group, process, wait_until

@@ -9,7 +9,6 @@ import polars as pl
 from resurge.api.builder import TopologyBuilder
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
-from resurge.experiments.failures import Strike, Striker
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
@@ -18,9 +17,10 @@ from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, NodeLost, NodeNamed, QueriesChanged, RecoveryPlanned
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.fault_injection import Strike, Striker
+from resurge.testing.inline_runner import InlineRunner
 from tests.properties.test_crash_points import assert_same
 
 NODES = 4

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.storage.stored_job import open_job
 from resurge.telemetry.events import CheckpointFinished, JobStarted
 from resurge.telemetry.log import read_events
+from resurge.testing.inline_runner import InlineRunner
 from tests.properties.test_crash_points import assert_same
 from tests.support import crash_job
 from tests.support.processes import kill_group, process, wait_until

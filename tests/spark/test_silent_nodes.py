@@ -21,9 +21,9 @@ from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.processes import marked
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.telemetry.events import EpochFinished, Event, NodeHeardAgain, NodeJoined, NodeLost, NodeSilent
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.inline_runner import InlineRunner
 from tests.support.processes import wait_until
 
 NODES = 3

@@ -25,8 +25,8 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.inline_runner import InlineRunner
 from tests.support import kafka as broker
 
 CONNECTORS = ("kafka", "postgres", "delta", "iceberg")

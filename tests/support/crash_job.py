@@ -17,8 +17,9 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, max_, sum_
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner, Runner
+from resurge.runtime.driver.runner import Runner
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.inline_runner import InlineRunner
 
 EPOCHS = 8
 ROWS_PER_FILE = 60

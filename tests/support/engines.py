@@ -12,9 +12,9 @@ from resurge.connectors.sinks import MemorySink
 from resurge.model.topology import Topology
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.telemetry.events import Event, Warned
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.inline_runner import InlineRunner
 
 
 @dataclass

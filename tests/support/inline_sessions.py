@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from resurge.api import running
-from resurge.runtime.driver.runner import InlineRunner
+from resurge.testing.inline_runner import InlineRunner
 
 
 class InlineSession(InlineRunner):

@@ -37,7 +37,7 @@ def chaos(  # noqa: PLR0913, PLR0917
     from resurge.coordinator.scheduling import STRATEGIES
     from resurge.experiments import chaos as experiment
     from resurge.experiments.failure_schedules import FailureSchedules
-    from resurge.experiments.failures import FAULTS
+    from resurge.testing.fault_injection import FAULTS
 
     if strategy not in STRATEGIES:
         raise ClusterError(f"the strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")

@@ -11,18 +11,18 @@ import polars as pl
 from resurge.connectors.posts import PostSource, posts
 from resurge.connectors.sinks import MemorySink
 from resurge.experiments.chaos import compare, shown
-from resurge.experiments.failures import Strike, Striker
 from resurge.experiments.hashtags import Hashtags, differences, hashtags
-from resurge.experiments.pacing import CalibratedRunner
 from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.runtime.driver.session import LOCAL_MASTER, open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.telemetry.events import Event
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.calibrated_runner import CalibratedRunner
+from resurge.testing.fault_injection import Strike, Striker
+from resurge.testing.inline_runner import InlineRunner
 
 NODES = 4
 POSTS_PER_EPOCH = 5_000

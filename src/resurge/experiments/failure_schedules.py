@@ -7,8 +7,8 @@ from itertools import groupby
 from pathlib import Path
 
 from resurge.errors import ProblemError
-from resurge.experiments.failures import Strike
 from resurge.experiments.traces import Failure, arrival_times_s, bursts, failures
+from resurge.testing.fault_injection import Strike
 
 CLOSE_S = 60.0
 """Two nodes of a trace fail close together if they do so in the same minute or in the next: traces are logged by the minute."""

@@ -15,7 +15,6 @@ import psutil
 
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import DiscardSink
-from resurge.experiments.failures import Strike, Striker
 from resurge.experiments.hashtags import hashtags
 from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.cluster_runner import cluster_runner
@@ -23,6 +22,7 @@ from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.telemetry.events import EpochFinished, Event
 from resurge.telemetry.log import TelemetryLog
+from resurge.testing.fault_injection import Strike, Striker
 
 NODES = 3
 POSTS_PER_S = 1_000

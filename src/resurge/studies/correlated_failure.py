@@ -12,9 +12,7 @@ from statistics import median
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import DiscardSink
 from resurge.experiments.chaos import arena, replenish
-from resurge.experiments.failures import Strike, Striker
 from resurge.experiments.hashtags import Hashtags, hashtags
-from resurge.experiments.pacing import CalibratedRunner
 from resurge.experiments.traces import arrival_times_s, drawn_arrivals_s
 from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.engine import Engine
@@ -25,6 +23,8 @@ from resurge.studies.staging import victims
 from resurge.telemetry.events import EpochFinished, Event, NodesKilled
 from resurge.telemetry.log import TelemetryLog, read_events
 from resurge.telemetry.recovery_metrics import AVAILABLE_BELOW
+from resurge.testing.calibrated_runner import CalibratedRunner
+from resurge.testing.fault_injection import Strike, Striker
 
 STUDY_WINDOWS_S = {"O1": (8, 2), "O2": (10, 2), "O3": (12, 2), "O4": (14, 2)}
 """All windows slide alike, so that each epoch costs about as much as the next one and latencies can be compared."""

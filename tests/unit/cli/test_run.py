@@ -19,10 +19,10 @@ from resurge.cli.run import Limits, again_command, conclude, drive, telemetry_pa
 from resurge.errors import StorageError
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.telemetry import metrics
 from resurge.telemetry.events import EpochFinished, Warned
 from resurge.telemetry.log import TelemetryLog, read_events
+from resurge.testing.inline_runner import InlineRunner
 from tests.support.scripted import scripted
 from tests.support.telemetry import START_S, epoch, started, steady_run
 

@@ -14,7 +14,7 @@ from resurge.cli.main import app, register
 from resurge.errors import StorageError
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
+from resurge.testing.inline_runner import InlineRunner
 from tests.support.scripted import scripted
 
 BEGIN = datetime(2024, 1, 1)

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from resurge.connectors.delta.sink import DeltaSink
-from resurge.connectors.sink_conformance import JOB, OTHER_JOB, QUERY, SCHEMA, check_sink, rows_for
 from resurge.errors import SinkError
+from resurge.testing.sink_conformance import JOB, OTHER_JOB, QUERY, SCHEMA, check_sink, rows_for
 
 
 def opened(path: Path, job=JOB) -> DeltaSink:

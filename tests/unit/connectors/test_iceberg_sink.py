@@ -12,8 +12,8 @@ from pyiceberg.exceptions import CommitFailedException
 
 from resurge.connectors.iceberg.sink import IcebergSink
 from resurge.connectors.published import PublishedParts
-from resurge.connectors.sink_conformance import JOB, OTHER_JOB, QUERY, SCHEMA, check_sink, rows_for
 from resurge.errors import SinkError
+from resurge.testing.sink_conformance import JOB, OTHER_JOB, QUERY, SCHEMA, check_sink, rows_for
 
 TABLE = "shop.totals"
 

@@ -10,13 +10,13 @@ import pytest
 
 from resurge.connectors import local_files
 from resurge.connectors.locations import plain_location
-from resurge.connectors.sink_conformance import JOB, SCHEMA, rows_for
 from resurge.connectors.sinks import ParquetSink
 from resurge.errors import StorageError
 from resurge.runtime.driver.options import RunOptions
 from resurge.storage.durable import DurableStore
 from resurge.storage.exclusive_create import refuse_unsafe
 from resurge.storage.journal import EpochPlanned, Journal
+from resurge.testing.sink_conformance import JOB, SCHEMA, rows_for
 
 
 class Disk:

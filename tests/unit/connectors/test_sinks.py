@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from resurge.connectors.contracts import StagedPart
-from resurge.connectors.sink_conformance import JOB, OTHER_JOB, SCHEMA, check_sink, rows_for
 from resurge.connectors.sinks import CallbackSink, DiscardSink, MemorySink, ParquetSink
 from resurge.errors import SinkError
+from resurge.testing.sink_conformance import JOB, OTHER_JOB, SCHEMA, check_sink, rows_for
 
 
 def visible(sink: ParquetSink) -> pl.DataFrame:

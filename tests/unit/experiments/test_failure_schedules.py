@@ -11,8 +11,8 @@ from resurge.cli import main
 from resurge.errors import ProblemError
 from resurge.experiments.chaos import EPOCHS, Verdict
 from resurge.experiments.failure_schedules import FailureSchedules
-from resurge.experiments.failures import Strike
 from resurge.experiments.traces import Failure
+from resurge.testing.fault_injection import Strike
 
 NODES = 4
 SEEDS = range(200)

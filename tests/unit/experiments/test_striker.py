@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from resurge.experiments.chaos import replenish
-from resurge.experiments.failures import Strike, Striker
+from resurge.testing.fault_injection import Strike, Striker
 from tests.support.telemetry import epoch
 
 

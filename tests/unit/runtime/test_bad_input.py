@@ -29,9 +29,10 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
 from resurge.operators.keyed_state import value_of
 from resurge.runtime.driver.engine import run_until_done
-from resurge.runtime.driver.runner import InlineRunner, Member
+from resurge.runtime.driver.runner import Member
 from resurge.storage.durable import Faults
 from resurge.storage.stored_job import open_job
+from resurge.testing.inline_runner import InlineRunner
 from tests.support.engines import Bench, asked, assert_same_output, finish, started
 from tests.support.scripted import ScriptedReader, ScriptedSource, scripted
 

@@ -11,7 +11,7 @@ from resurge.connectors.sinks import MemorySink
 from resurge.operators.aggregates import count
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
+from resurge.testing.inline_runner import InlineRunner
 from tests.support.scripted import scripted
 
 START = datetime(2024, 1, 1)

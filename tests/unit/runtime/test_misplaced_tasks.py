@@ -14,9 +14,9 @@ from resurge.operators.aggregates import count
 from resurge.protocols import retrying
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.runner import InlineRunner
 from resurge.runtime.worker.messages import JobPlan, SlotReport
 from resurge.runtime.worker.tasks import MISPLACED
+from resurge.testing.inline_runner import InlineRunner
 
 
 class MisplacingRunner(InlineRunner):

@@ -2,15 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 
-from resurge.telemetry.events import CheckpointFinished, EpochFinished, Event, JobStarted, JobStopped
+from resurge.telemetry.events import (
+    CheckpointFinished,
+    EpochFinished,
+    Event,
+    JobStarted,
+    JobStopped,
+    OperatorDescription,
+    TopologyDescribed,
+)
 
 START_S = 1_700_000_000.0
 
 
-def started(at_s: float = START_S, *, resumed: int = 0, priorities: Mapping[str, int] | None = None) -> JobStarted:
+def started(
+    at_s: float = START_S, *, resumed: int = 0, priorities: Mapping[str, int] | None = None, nodes: Sequence[str] = ("driver",)
+) -> JobStarted:
     """A driver begins."""
     ranks = dict(priorities or {"busy": 5, "quiet": 1})
-    return JobStarted(at_s, "trending", 1, "local[2]", ["driver"], ranks, 8, resumed, resumed)
+    return JobStarted(at_s, "trending", 1, "local[2]", list(nodes), ranks, 8, resumed, resumed)
+
+
+def described() -> TopologyDescribed:
+    """A source and one operator with state."""
+    operators = {"rows": OperatorDescription("source", [], False), "count": OperatorDescription("window", ["rows"], True)}
+    return TopologyDescribed(START_S, operators, {"busy": "count", "quiet": "count"})
 
 
 def epoch(

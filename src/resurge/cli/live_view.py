@@ -35,6 +35,7 @@ from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, 
 RECENT_EVENTS = 200
 QUERIES_SHOWN = 20
 NODES_SHOWN = 12
+PARTITIONS_SHOWN = 8
 
 
 class RecentEvents:
@@ -214,6 +215,8 @@ def drawn(now: Snapshot, is_stopping: bool = False, standing: Standing | None = 
     shown: list[Any] = [Text(now.job or "starting ...", style="bold"), figures]
     if standing is not None and standing.nodes:
         shown.append(Text(nodes_in_words(standing), style="dim"))
+    if standing is not None:
+        shown += [Text(line, style="dim") for line in partition_lags(standing)]
     losses = _losses(now) + _troubles(now, standing)
     if losses:
         shown.append(Text(" | ".join(losses), style="yellow"))
@@ -245,6 +248,17 @@ def nodes_in_words(standing: Standing) -> str:
     names = sorted(standing.names.get(node, node) for node in standing.nodes)
     listed = ", ".join(names[:NODES_SHOWN]) + (f" and {len(names) - NODES_SHOWN} more" if len(names) > NODES_SHOWN else "")
     return f"{len(names)} node{'s' if len(names) > 1 else ''}: {listed}"
+
+
+def partition_lags(standing: Standing) -> list[str]:
+    """For each source that knows its partitions: how many rows wait in which, those with the most first."""
+    lines = []
+    for source, partitions in standing.lag.items():
+        most = sorted(partitions.items(), key=lambda item: (-item[1], len(item[0]), item[0]))
+        listed = ", ".join(f"{name}: {rows_in_words(rows)}" for name, rows in most[:PARTITIONS_SHOWN])
+        more = f" and {len(most) - PARTITIONS_SHOWN} more" if len(most) > PARTITIONS_SHOWN else ""
+        lines.append(f"lag of {source} by partition: {listed}{more}")
+    return lines
 
 
 def starting(console: Console, master: str) -> AbstractContextManager[Any]:

@@ -68,6 +68,7 @@ class Source(ABC):
     `read_frames(partition) -> tuple[pl.DataFrame, pl.DataFrame]` instead of read: good rows, and bad rows as BAD_ROW_SCHEMA;
     `rows_between(start, end) -> int | None`                     how many rows lie between two offsets, if cheap to know;
     `newest_offset(start) -> Offset`                             all there is now, to show the lag;
+    `lag_by_partition(start, end) -> dict[str, int]`             the same for each partition, to show the lag of each;
     `arrival_s(start, end) -> float | None`                      mean arrival time (Unix seconds) of the rows in between.
     """
 

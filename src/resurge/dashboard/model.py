@@ -101,6 +101,8 @@ class JobState:
     newest: events.EpochFinished | None = None
     checkpoint: events.CheckpointFinished | None = None
     local_store: events.LocalStoreMeasured | None = None
+    lag: dict[str, dict[str, int]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     operators: dict[str, events.OperatorLoad] = field(default_factory=dict)
     queries: dict[str, QueryState] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
@@ -130,6 +132,16 @@ class JobState:
     def recovery(self) -> Recovery | None:
         """The recovery under way, or the last one."""
         return self.recoveries[-1] if self.recoveries else None
+
+    def label(self, node: str) -> str:
+        """What the user calls a node; with its executor where two nodes have had the same name."""
+        name = self.names.get(node, node)
+        is_shared = any(other != node and self.names.get(other) == name for other in self.nodes)
+        return f"{name} (executor {node})" if is_shared else name
+
+    def called(self, node: str) -> str:
+        """A node within a sentence."""
+        return self.label(node) if node in self.names else f"node {node}"
 
     def take(self, event: events.Event) -> None:
         """Fold in one more event."""
@@ -248,6 +260,12 @@ class JobState:
     def _local_store_measured(self, event: events.LocalStoreMeasured) -> None:
         self.local_store = event
 
+    def _lag_measured(self, event: events.LagMeasured) -> None:
+        self.lag = event.sources
+
+    def _node_named(self, event: events.NodeNamed) -> None:
+        self.names[event.node] = event.name
+
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
         for name in {query_of(name) for name in event.queries}:
             if name in self.queries:
@@ -311,6 +329,8 @@ _HANDLERS: dict[type, Callable[[JobState, Any], None]] = {
     events.NodeSilent: JobState._node_silent,
     events.NodeHeardAgain: JobState._node_heard_again,
     events.LocalStoreMeasured: JobState._local_store_measured,
+    events.LagMeasured: JobState._lag_measured,
+    events.NodeNamed: JobState._node_named,
     events.RecoveryPlanned: JobState._recovery_planned,
     events.QueriesChanged: JobState._queries_changed,
     events.BufferingSwitched: JobState._buffering_switched,

@@ -52,15 +52,20 @@ def _told(event: events.Event, job: "JobState") -> Told | None:
     if isinstance(event, events.NodesKilled):
         return "killed", f"{_listed(event.nodes)} killed", ["An experiment killed these nodes. The driver does not know yet."], []
     if isinstance(event, events.NodeLost):
-        return "lost", f"node {event.node} lost, with {_counted(event.partitions, 'partition')}", _why_lost(event, job), []
+        return "lost", f"{job.called(event.node)} lost, with {_counted(event.partitions, 'partition')}", _why_lost(event, job), []
     if isinstance(event, events.NodeJoined):
-        return "joined", f"node {event.node} joined", _why_joined(event), []
+        return "joined", f"{job.called(event.node)} joined", _why_joined(event), []
     if isinstance(event, events.NodeSilent):
-        return "silent", f"node {event.node} has not answered for {seconds_in_words(event.silence_s)}", _why_silent(event), []
+        return (
+            "silent",
+            f"{job.called(event.node)} has not answered for {seconds_in_words(event.silence_s)}",
+            _why_silent(event),
+            [],
+        )
     if isinstance(event, events.NodeHeardAgain):
         return (
             "heard",
-            f"node {event.node} answers again, after {seconds_in_words(event.silence_s)}",
+            f"{job.called(event.node)} answers again, after {seconds_in_words(event.silence_s)}",
             ["Jobs that use it go on."],
             [],
         )

@@ -26,6 +26,7 @@ def now_view(job: JobState, now_s: float, store: dict[str, Any] | None, *, is_li
         "queries": _queries(job, at_s),
         "nodes": _nodes(job),
         "operators": _operators(job),
+        "lag": {source: sum(partitions.values()) for source, partitions in job.lag.items()},
         "recovery": recovery_view(job, job.recovery, at_s) if job.recovery is not None else None,
         "recoveries": [_recovery_row(index, known) for index, known in enumerate(job.recoveries)],
         "incidents": [_incident_row(known) for known in reversed(list(job.incidents)[-INCIDENTS_SHOWN:])],
@@ -98,12 +99,14 @@ def node_view(job: JobState, name: str) -> dict[str, Any] | None:
         return None
     return {
         "name": name,
+        "label": job.label(name),
+        "executor": name if name in job.names else None,
         "is_up": node.is_up,
         "since_s": node.since_s,
         "cpu_s_per_s": node.load.cpu_s_per_s if node.load else None,
         "capacity": node.load.capacity if node.load else None,
         "holds": sorted(node.load.partitions.items(), key=lambda item: (-item[1], item[0])) if node.load else [],
-        "decisions": [_incident_row(known) for known in job.incidents if f"node {name} " in f"{known.text} "][-20:],
+        "decisions": [_incident_row(known) for known in job.incidents if f"{job.called(name)} " in f"{known.text} "][-20:],
     }
 
 
@@ -121,9 +124,12 @@ def operator_view(job: JobState, name: str) -> dict[str, Any] | None:
         "cpu_s_per_s": load.cpu_s_per_s if load else None,
         "epochs_behind": load.epochs_behind if load else None,
         "phases": load.phases if load else {},
-        "nodes": {
-            node.name: node.load.partitions[name] for node in job.nodes.values() if node.load and name in node.load.partitions
-        },
+        "lag": sorted(job.lag.get(name, {}).items(), key=lambda item: (-item[1], _natural(item[0]))),
+        "nodes": [
+            (node.name, job.label(node.name), node.load.partitions[name])
+            for node in job.nodes.values()
+            if node.load and name in node.load.partitions
+        ],
         "queries": [query for query, operator in job.topology.outputs.items() if operator == name],
     }
 
@@ -152,8 +158,10 @@ def recovery_view(job: JobState, recovery: Recovery, at_s: float) -> dict[str, A
         "planned_after_s": recovery.plans[0][0] - began_s if recovery.plans else None,
         "restore_s": recovery.restore_s,
         "catch_up_s": recovery.catch_up_s,
-        "lost": [{"after_s": moment - began_s, "node": node, "partitions": count} for moment, node, count in recovery.lost],
-        "joined": [{"after_s": moment - began_s, "node": node} for moment, node in recovery.joined],
+        "lost": [
+            {"after_s": moment - began_s, "node": job.label(node), "partitions": count} for moment, node, count in recovery.lost
+        ],
+        "joined": [{"after_s": moment - began_s, "node": job.label(node)} for moment, node in recovery.joined],
         "plans": [{"after_s": m - began_s, "partitions": parts, "queries": count} for m, parts, count in recovery.plans],
         "steps": [
             {
@@ -263,9 +271,10 @@ def _outage_s(query: QueryState, at_s: float) -> float:
 
 
 def _nodes(job: JobState) -> dict[str, list[Any]]:
-    known = sorted(job.nodes.values(), key=lambda node: (not node.is_up, _natural(node.name)))
+    known = sorted(job.nodes.values(), key=lambda node: (not node.is_up, _natural(job.label(node.name))))
     return {
         "name": [node.name for node in known],
+        "label": [job.label(node.name) for node in known],
         "is_up": [node.is_up for node in known],
         "silent_s": [node.silent_s if node.is_up else None for node in known],
         "used": [node.load.cpu_s_per_s if node.load else None for node in known],

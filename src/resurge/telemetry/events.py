@@ -69,6 +69,13 @@ class LocalStoreMeasured(msgspec.Struct, frozen=True, tag=True):
     overflow_bytes: dict[str, int]
 
 
+class LagMeasured(msgspec.Struct, frozen=True, tag=True):
+    """Rows that wait in every partition of the sources that know their partitions, such as Kafka's; every few seconds."""
+
+    at_s: float
+    sources: dict[str, dict[str, int]]
+
+
 class EpochFinished(msgspec.Struct, frozen=True, tag=True):
     """An epoch was committed: what it took in, what each query showed, and how long after arrival."""
 
@@ -232,6 +239,7 @@ Event = (
     | TopologyDescribed
     | LoadMeasured
     | LocalStoreMeasured
+    | LagMeasured
     | EpochFinished
     | CheckpointFinished
     | CatchUpFinished

@@ -26,6 +26,7 @@ class PrometheusMetrics:
         self._down: dict[str, set[str]] = {}
         self._nodes: set[str] = set()
         self._silent: set[str] = set()
+        self._names: dict[str, str] = {}
         self._counters()
         self._gauges()
         self._histograms()
@@ -50,6 +51,7 @@ class PrometheusMetrics:
         self.generation = self._gauge("resurge_driver_generation", "Generation of the driver.")
         self.epoch = self._gauge("resurge_epoch_number", "Last committed epoch.")
         self.lag_rows = self._gauge("resurge_lag_rows", "Input rows that wait, where sources can tell.")
+        self.source_lag = self._gauge("resurge_source_lag_rows", "Rows that wait in a source's partition.", "source", "partition")
         self.state_rows = self._gauge("resurge_state_rows", "Rows of state.")
         self.state_bytes = self._gauge("resurge_state_bytes", "Size of state.")
         self.query_latency = self._gauge("resurge_query_latency_seconds", "Newest latency of a query.", "query")
@@ -172,9 +174,22 @@ class PrometheusMetrics:
 
     def _local_store_measured(self, event: events.LocalStoreMeasured) -> None:
         for node, size_bytes in event.used_bytes.items():
-            self.local_store.labels(node).set(size_bytes)
+            self.local_store.labels(self._name(node)).set(size_bytes)
         for node, size_bytes in event.overflow_bytes.items():
-            self.local_overflow.labels(node).set(size_bytes)
+            self.local_overflow.labels(self._name(node)).set(size_bytes)
+
+    def _lag_measured(self, event: events.LagMeasured) -> None:
+        for source, partitions in event.sources.items():
+            for partition, rows in partitions.items():
+                self.source_lag.labels(source, partition).set(rows)
+
+    def _node_named(self, event: events.NodeNamed) -> None:
+        self._forget_node(event.node)
+        self._names[event.node] = event.name
+
+    def _name(self, node: str) -> str:
+        """What the user calls a node."""
+        return self._names.get(node, node)
 
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
         self.recovery_plans.inc()
@@ -200,8 +215,8 @@ class PrometheusMetrics:
         for phase, count in phases.items():
             self.partitions.labels(phase).set(count)
         for name, node in event.nodes.items():
-            self.node_partitions.labels(name).set(sum(node.partitions.values()))
-            self.node_utilisation.labels(name).set(node.cpu_s_per_s / node.capacity if node.capacity else 0.0)
+            self.node_partitions.labels(self._name(name)).set(sum(node.partitions.values()))
+            self.node_utilisation.labels(self._name(name)).set(node.cpu_s_per_s / node.capacity if node.capacity else 0.0)
         self.buffered_bytes.set(event.buffered_bytes)
 
     def _warned(self, event: events.Warned) -> None:
@@ -210,7 +225,7 @@ class PrometheusMetrics:
     def _forget_node(self, node: str) -> None:
         for gauge in (self.node_utilisation, self.node_partitions, self.local_store, self.local_overflow):
             with contextlib.suppress(KeyError):
-                gauge.remove(node)
+                gauge.remove(self._name(node))
 
     def _tell_queries(self) -> None:
         self.queries.set(len(self._down))
@@ -239,6 +254,8 @@ _HANDLERS: dict[type, Callable[[PrometheusMetrics, Any], None]] = {
     events.NodeSilent: PrometheusMetrics._node_silent,
     events.NodeHeardAgain: PrometheusMetrics._node_heard_again,
     events.LocalStoreMeasured: PrometheusMetrics._local_store_measured,
+    events.LagMeasured: PrometheusMetrics._lag_measured,
+    events.NodeNamed: PrometheusMetrics._node_named,
     events.RecoveryPlanned: PrometheusMetrics._recovery_planned,
     events.QueriesChanged: PrometheusMetrics._queries_changed,
     events.BufferingSwitched: PrometheusMetrics._buffering_switched,

@@ -37,6 +37,7 @@ class SpanExporter:
         self._outages: dict[str, Any] = {}
         self._parts_down: dict[str, set[str]] = {}
         self._generation = 0
+        self._names: dict[str, str] = {}
 
     def take(self, event: events.Event) -> None:
         """Begin or end spans."""
@@ -87,11 +88,18 @@ class SpanExporter:
         if self._recovery is None and self._lost_s is None:
             self._lost_s = event.at_s
         if self._recovery is not None:
-            self._recovery.add_event("node lost", {"resurge.node": event.node}, _nanoseconds(event.at_s))
+            self._recovery.add_event(
+                "node lost", {"resurge.node": self._names.get(event.node, event.node)}, _nanoseconds(event.at_s)
+            )
+
+    def _node_named(self, event: events.NodeNamed) -> None:
+        self._names[event.node] = event.name
 
     def _node_joined(self, event: events.NodeJoined) -> None:
         if self._recovery is not None:
-            self._recovery.add_event("node joined", {"resurge.node": event.node}, _nanoseconds(event.at_s))
+            self._recovery.add_event(
+                "node joined", {"resurge.node": self._names.get(event.node, event.node)}, _nanoseconds(event.at_s)
+            )
 
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
         facts = {
@@ -151,6 +159,7 @@ _HANDLERS: dict[type, Callable[[SpanExporter, Any], None]] = {
     events.NodesKilled: SpanExporter._nodes_killed,
     events.NodeLost: SpanExporter._node_lost,
     events.NodeJoined: SpanExporter._node_joined,
+    events.NodeNamed: SpanExporter._node_named,
     events.RecoveryPlanned: SpanExporter._recovery_planned,
     events.QueriesChanged: SpanExporter._queries_changed,
 }

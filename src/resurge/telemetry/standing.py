@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from resurge.telemetry.events import (
     Event,
     JobStarted,
+    LagMeasured,
     NodeHeardAgain,
     NodeJoined,
     NodeLost,
@@ -19,7 +20,8 @@ from resurge.telemetry.events import (
 class Standing:
     """Nodes that are there, what the user calls them, who is waited for, and query partitions that are down.
 
-    `awaited` are the queries of a job that was resumed and that have not shown anything since.
+    `awaited` are the queries of a job that was resumed and that have not shown anything since; `lag` are the rows that wait in
+    each partition of each source that knows its partitions.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -27,6 +29,7 @@ class Standing:
     silent: frozenset[str] = frozenset()
     down: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
+    lag: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def name(self, node: str) -> str:
         """What to call a node: as the user knows it, with its executor; else its executor alone."""
@@ -47,6 +50,8 @@ def after(standing: Standing, event: Event) -> Standing:
         return Standing(frozenset(event.nodes), standing.names, awaited=awaited)
     if isinstance(event, NodeNamed):
         return replace(standing, names={**standing.names, event.node: event.name})
+    if isinstance(event, LagMeasured):
+        return replace(standing, lag=event.sources)
     if isinstance(event, NodeJoined):
         return replace(standing, nodes=standing.nodes | {event.node})
     if isinstance(event, NodeLost):

@@ -8,7 +8,7 @@ from resurge.studies.scenes import Scene
 from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry import events
 from tests.support.large_job import KEY_GROUPS, large_job
-from tests.support.telemetry import START_S, checkpoint, epoch, started, steady_run
+from tests.support.telemetry import START_S, checkpoint, described, epoch, started, steady_run
 
 
 def folded(told) -> JobState:
@@ -170,7 +170,7 @@ def test_topology_and_loads_of_operators_are_shown(failure):
     assert sum(shown["operators"]["live"]) == 15
     assert sum(shown["nodes"]["partitions"]) == 15
     operator = operator_view(job, shown["operators"]["name"][-1])
-    assert sum(operator["nodes"].values()) == 1
+    assert sum(count for _, _, count in operator["nodes"]) == 1
     assert operator["inputs"]
     held = next(name for name, count in zip(shown["nodes"]["name"], shown["nodes"]["partitions"], strict=True) if count)
     assert sum(count for _, count in node_view(job, held)["holds"]) > 0
@@ -240,3 +240,32 @@ def test_every_event_is_folded_without_complaint():
     assert [known["kind"] for known in shown["incidents"]].count("warned") == 2
     assert shown["driver"]["status"] == "failed"
     assert shown["figures"]["local_store"] == {"place": "/dev/shm", "limit_bytes": 100, "used_bytes": 42, "overflow_bytes": 7}
+
+
+def test_nodes_are_shown_by_the_names_that_the_user_gave_them():
+    """On tiles, in details, in what happened and in the recovery; by executor where there is no name."""
+    named = [events.NodeNamed(START_S, "0", "node-1"), events.NodeNamed(START_S, "1", "node-2")]
+    load = events.LoadMeasured(START_S + 1, 1, {}, {node: events.NodeLoad(0.1, 1.0, {"count": 2}) for node in ("0", "1", "2")})
+    told = [*named, started(nodes=["0", "1", "2"]), described(), load, events.NodeLost(START_S + 2, "1", 2, False)]
+    job = folded([*told, events.QueriesChanged(START_S + 2, 1, ["busy/0"], [])])
+    shown = now(job)
+    assert dict(zip(shown["nodes"]["label"], shown["nodes"]["is_up"], strict=True)) == {
+        "2": True,
+        "node-1": True,
+        "node-2": False,
+    }
+    assert shown["recovery"]["lost"][0]["node"] == "node-2"
+    assert "node-2 lost, with 2 partitions" in [known["text"] for known in shown["incidents"]]
+    found = node_view(job, "1")
+    assert (found["label"], found["executor"], len(found["decisions"])) == ("node-2", "1", 1)
+    assert operator_view(job, "count")["nodes"] == [("0", "node-1", 2), ("2", "2", 2)]
+    job.take(events.NodeNamed(START_S + 3, "3", "node-2"))
+    job.take(events.NodeJoined(START_S + 3, "3", 1.0))
+    assert {"node-2 (executor 1)", "node-2 (executor 3)"} < set(now(job)["nodes"]["label"])
+
+
+def test_lag_is_shown_by_source_and_partition():
+    """The drawing has the sum of a source, its details every partition, the longest first."""
+    job = folded([started(), described(), events.LagMeasured(START_S, {"rows": {"0": 5, "10": 7, "2": 7}})])
+    assert now(job)["lag"] == {"rows": 19}
+    assert operator_view(job, "rows")["lag"] == [("2", 7), ("10", 7), ("0", 5)]

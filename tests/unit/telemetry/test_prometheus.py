@@ -138,7 +138,8 @@ def test_grafana_dashboard_asks_only_for_metrics_that_there_are():
     scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
     [(_, _, told)] = simulated_study({"strategies": [scene]}, nodes=4)
     store = events.LocalStoreMeasured(told[-1].at_s, "/dev/shm", None, {"n1": 40}, {"n1": 0})
-    found = scraped(*told, store, epoch(99, told[-1].at_s))
+    lag = events.LagMeasured(told[-1].at_s, {"orders": {"0": 1}})
+    found = scraped(*told, store, lag, epoch(99, told[-1].at_s))
     there = {sample.name for family in found.values() for sample in family.samples} | {
         f"{name}_total" for name, family in found.items() if family.type == "counter"
     }
@@ -167,3 +168,21 @@ def test_missing_library_is_named_with_the_extra():
     code = "import sys; sys.modules['prometheus_client'] = None\nfrom resurge.telemetry.prometheus import PrometheusMetrics\nPrometheusMetrics()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'resurge[metrics]'" in ended.stderr
+
+
+def test_nodes_have_the_users_names_as_labels():
+    """Where a node has a name, its series has it; a lost node has none."""
+    load = events.LoadMeasured(START_S, 1, {}, {node: events.NodeLoad(0.5, 1.0, {"count": 2}) for node in ("0", "1", "2")})
+    stores = events.LocalStoreMeasured(START_S, "memory", None, {"0": 10, "1": 20}, {"0": 0, "1": 0})
+    named = [events.NodeNamed(START_S, "0", "node-1"), events.NodeNamed(START_S, "1", "node-2")]
+    found = scraped(started(nodes=["0", "1", "2"]), load, *named, load, stores, events.NodeLost(START_S, "1", 2, False))
+    labels = {sample.labels["node"] for sample in found["resurge_node_partitions"].samples}
+    assert labels == {"node-1", "2"}
+    assert value(found, "resurge_local_store_bytes", node="node-1") == 10
+
+
+def test_lag_has_a_series_for_every_partition():
+    """As the source tells them."""
+    found = scraped(started(), events.LagMeasured(START_S, {"orders": {"0": 7, "1": 0}}))
+    assert value(found, "resurge_source_lag_rows", source="orders", partition="0") == 7
+    assert value(found, "resurge_source_lag_rows", source="orders", partition="1") == 0

@@ -5,7 +5,16 @@ import io
 from rich.console import Console
 
 from resurge.cli.live_view import RecentEvents, drawn, incident, plain_line
-from resurge.telemetry.events import JobStarted, NodeHeardAgain, NodeJoined, NodeLost, NodeNamed, NodeSilent, QueriesChanged
+from resurge.telemetry.events import (
+    JobStarted,
+    LagMeasured,
+    NodeHeardAgain,
+    NodeJoined,
+    NodeLost,
+    NodeNamed,
+    NodeSilent,
+    QueriesChanged,
+)
 from tests.support.telemetry import START_S, epoch
 
 QUERIES = {"busy": 5, "quiet": 1}
@@ -65,3 +74,12 @@ def test_queries_of_a_resumed_job_are_starting_until_they_are_back():
     resumed = view_of(QueriesChanged(START_S, 1, [], ["busy/0"]), generation=2)
     assert "busy up 5 10 600 ms 600 ms" in screen(resumed)
     assert "quiet starting 1 2 600 ms 600 ms" in screen(resumed)
+
+
+def test_the_view_has_the_lag_of_every_partition():
+    """Those with the most first, and a bound on how many."""
+    lag = {"orders": {"0": 12, "1": 3_400, "2": 0}, "many": {str(number): 100 - number for number in range(20)}}
+    shown = screen(view_of(LagMeasured(START_S, lag)))
+    assert "lag of orders by partition: 1: 3,400, 0: 12, 2: 0" in shown
+    (line,) = [line for line in shown if line.startswith("lag of many")]
+    assert line.endswith("7: 93 and 12 more")

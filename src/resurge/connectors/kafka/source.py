@@ -128,7 +128,8 @@ class KafkaReader:
 
     def lag_by_partition(self, start: Offset, end: Offset) -> dict[str, int]:
         """Rows between two offsets, for each partition."""
-        return {str(part.partition): part.end - part.start for part in ranges(TopicOffsets.of(start), TopicOffsets.of(end))}
+        first, last = TopicOffsets.of(start).partitions, TopicOffsets.of(end).partitions
+        return {str(number): max(0, at - first.get(number, 0)) for number, at in sorted(last.items())}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[OffsetRange]:
         return ranges(TopicOffsets.of(start), TopicOffsets.of(end))

@@ -48,7 +48,9 @@ export function showQuery(name) {
 
 export function showNode(name) {
   return open(`Node ${name}`, `/api/node/${encodeURIComponent(name)}`, (place, node) => {
+    get("detail-title").textContent = `Node ${node.label}`;
     place.append(facts([
+      ...(node.executor === null ? [] : [["executor", node.executor]]),
       ["status", node.is_up ? "up" : "lost"], ["since", moment(node.since_s)],
       ["utilisation", node.capacity ? `${percent(node.cpu_s_per_s / node.capacity)} (${node.cpu_s_per_s.toFixed(3)} of ${node.capacity.toFixed(2)} CPU seconds per second)` : "–"],
       ["partitions", String(node.holds.reduce((sum, [, count]) => sum + count, 0))],
@@ -67,8 +69,8 @@ export function showOperator(name) {
       ["partitions", Object.entries(operator.phases).map(([phase, count]) => `${count} ${phase}`).join(", ") || "none of its own"],
       ["reads", links(operator.inputs, showOperator)], ["is read by", links(operator.readers, showOperator)], ["queries", links(operator.queries, showQuery)],
     ]));
-    const nodes = Object.entries(operator.nodes);
-    if (nodes.length) place.append(element("h3", {}, "Where its partitions are"), table(["node", "partitions"], nodes.map(([node, count]) => [link(node, () => showNode(node)), String(count)]), [1]));
+    if (operator.lag.length) place.append(element("h3", {}, "Rows that wait, by partition"), table(["partition", "rows"], operator.lag.map(([partition, waiting]) => [partition, rows(waiting)]), [1]));
+    if (operator.nodes.length) place.append(element("h3", {}, "Where its partitions are"), table(["node", "partitions"], operator.nodes.map(([node, label, count]) => [link(label, () => showNode(node)), String(count)]), [1]));
   });
 }
 

@@ -51,20 +51,21 @@ let nodes = null;
 export function updateNodes(now) {
   nodes = now.nodes;
   const wanted = get("node-filter").value.toLowerCase(), lostToo = get("node-lost").checked;
-  const shown = nodes.name.map((_, i) => i).filter((i) => (nodes.is_up[i] || lostToo) && nodes.name[i].toLowerCase().includes(wanted));
+  const shown = nodes.name.map((_, i) => i).filter((i) => (nodes.is_up[i] || lostToo) && nodes.label[i].toLowerCase().includes(wanted));
   const grid = get("node-grid");
   const tiles = new Map([...grid.children].map((tile) => [tile.dataset.node, tile]));
   const inOrder = shown.map((i) => {
     const tile = tiles.get(nodes.name[i]) ?? element("button", { type: "button", class: "node", "data-node": nodes.name[i], onclick: () => showNode(nodes.name[i]) },
-      element("b", {}, nodes.name[i]), element("div", { class: "meter" }, element("i", {})), element("span", {}));
+      element("b", {}), element("div", { class: "meter" }, element("i", {})), element("span", {}));
     const share = nodes.capacity[i] ? nodes.used[i] / nodes.capacity[i] : null;
     const silent = nodes.silent_s[i] !== null;
     tile.className = nodes.is_up[i] ? (silent ? "node silent" : "node") : "node lost";
+    tile.children[0].textContent = nodes.label[i];
     const bar = tile.children[1].firstChild;
     bar.style.width = `${Math.min(100, (share ?? 0) * 100)}%`;
     bar.className = share > 1 ? "hot" : share > 0.8 ? "warm" : "";
     tile.children[2].textContent = silent ? "does not answer" : nodes.is_up[i] ? `${percent(share)} · ${plural(nodes.partitions[i], "partition")}` : "lost";
-    tile.title = `${nodes.name[i]}: ${nodes.is_up[i] ? `${(nodes.used[i] ?? 0).toFixed(3)} of ${(nodes.capacity[i] ?? 0).toFixed(2)} CPU s/s, ${plural(nodes.operators[i], "operator")}` : "lost"}`;
+    tile.title = `${nodes.label[i]}: ${nodes.is_up[i] ? `${(nodes.used[i] ?? 0).toFixed(3)} of ${(nodes.capacity[i] ?? 0).toFixed(2)} CPU s/s, ${plural(nodes.operators[i], "operator")}` : "lost"}`;
     return tile;
   });
   if (inOrder.length !== grid.children.length || inOrder.some((tile, i) => grid.children[i] !== tile)) grid.replaceChildren(...inOrder);

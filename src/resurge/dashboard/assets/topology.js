@@ -1,5 +1,5 @@
 // The topology as the server laid it out; load and phases are laid over it.
-import { percent, plural, shape } from "./format.js";
+import { percent, plural, rows, shape } from "./format.js";
 import { showGroup, showOperator } from "./detail.js";
 
 const WIDTH = 176;
@@ -94,6 +94,8 @@ export function updateTopology(now) {
     if (box.queries.length) words.push(`${box.queries.length} Q`);
     if (mine.length) words.push(`${percent(all ? cost / all : 0)} CPU`);
     if (behind) words.push(`${behind} behind`);
+    const waiting = box.operators.reduce((sum, name) => sum + (now.lag[name] ?? 0), 0);
+    if (waiting) words.push(`${rows(waiting)} rows wait`);
     sub.textContent = words.join(" · ") || box.kind;
     title.textContent = `${box.operators.length > 1 ? box.operators.length + " × " + box.kind : box.id + ", " + box.kind}: ${cost.toFixed(3)} CPU s/s, ` +
       `${behind} epochs behind, ${counts.map(([, phase, count]) => `${count} ${phase}`).join(", ")}`;

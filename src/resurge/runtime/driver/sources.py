@@ -131,6 +131,15 @@ class Sources:
             total += waiting
         return total
 
+    def lag_by_partition(self, reached: dict[str, Offset]) -> dict[str, dict[str, int]]:
+        """How many rows wait in each partition of the sources that know their partitions."""
+        found = {}
+        for name, reader in self.readers.items():
+            newest, count = getattr(reader, "newest_offset", None), getattr(reader, "lag_by_partition", None)
+            if newest is not None and count is not None:
+                found[name] = self._told(name, count, reached[name], self._told(name, newest, reached[name]))
+        return found
+
     def commit(self, reached: dict[str, Offset]) -> None:
         """Tell the sources what will never be read again."""
         for name, reader in self.readers.items():

@@ -8,9 +8,9 @@ import pytest
 from resurge.cli.chaos import repeating
 from resurge.experiments import chaos
 from resurge.experiments.failure_schedules import FailureSchedules
-from resurge.runtime.driver import hosts
-from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.embedded_cluster import hosts
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.testing.fault_injection import FAULTS
 from resurge.testing.inline_runner import InlineRunner
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, JobStarted, NodeLost
 from resurge.telemetry.log import read_events
 from resurge.testing.inline_runner import InlineRunner

@@ -13,16 +13,16 @@ import psutil
 import pytest
 
 from resurge.errors import ClusterError
-from resurge.runtime.driver import standalone
-from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at, executor_ids
-from resurge.runtime.driver.processes import is_running, marked
 from resurge.runtime.driver.session import open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.embedded_cluster import standalone
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster, cluster_at, executor_ids
+from resurge.runtime.embedded_cluster.processes import is_running, marked
 from tests.support.processes import wait_until
 
 OWNER = """
 import sys, time
-from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 with EmbeddedCluster(1, folder=sys.argv[1]) as cluster:
     print(cluster.nodes()[0].worker_pid, flush=True)
     time.sleep(600)

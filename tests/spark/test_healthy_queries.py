@@ -13,10 +13,10 @@ from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 from resurge.protocols.recovery import Phase, Standing
-from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, NodeLost, NodeNamed, QueriesChanged, RecoveryPlanned
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.fault_injection import Strike, Striker

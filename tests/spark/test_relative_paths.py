@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.storage.stored_job import open_job
 from resurge.telemetry.events import CheckpointFinished, JobStarted
 from resurge.telemetry.log import read_events

@@ -16,11 +16,11 @@ from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
-from resurge.runtime.driver.cluster import EmbeddedCluster, executor_ids
-from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
-from resurge.runtime.driver.processes import marked
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster, executor_ids
+from resurge.runtime.embedded_cluster.processes import marked
+from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.telemetry.events import EpochFinished, Event, NodeHeardAgain, NodeJoined, NodeLost, NodeSilent
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.inline_runner import InlineRunner

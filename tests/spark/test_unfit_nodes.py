@@ -14,11 +14,11 @@ from resurge.errors import JobError
 from resurge.model.topology import Topology
 from resurge.model.version import VERSION
 from resurge.operators.aggregates import count
-from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.telemetry.events import Event, JobStarted, Warned
 from resurge.telemetry.log import TelemetryLog
 

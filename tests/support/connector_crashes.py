@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from resurge.benchmarks.results import keep
-from resurge.runtime.driver.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.telemetry.events import EpochFinished
 from resurge.telemetry.log import read_events
 from tests.support import connector_job, services

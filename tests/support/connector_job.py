@@ -165,7 +165,7 @@ def main(arguments: list[str]) -> None:
     if master == "inline":
         runner: Any = InlineRunner(2)
     else:
-        from resurge.runtime.driver.cluster_runner import runner_on
+        from resurge.runtime.embedded_cluster.runner import runner_on
 
         runner = runner_on(master, "connected")
     options = RunOptions(

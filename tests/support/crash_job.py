@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> None:
     if master == "inline":
         run(folder, InlineRunner(2))
         return
-    from resurge.runtime.driver.cluster_runner import runner_on
+    from resurge.runtime.embedded_cluster.runner import runner_on
 
     run(folder, runner_on(master, "crashes"))
     print("done", flush=True)

@@ -11,11 +11,11 @@ from resurge.api.handle import RunningJob
 from resurge.errors import TopologyError
 from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
-from resurge.runtime.driver.cluster_runner import runner_on
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.gateway import pointing_to_log, running_context
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.session import LOCAL_MASTER
+from resurge.runtime.embedded_cluster.runner import runner_on
 from resurge.telemetry.log import TelemetryLog
 
 

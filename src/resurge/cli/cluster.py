@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from resurge.runtime.driver.cluster import EmbeddedCluster
+    from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,7 +49,7 @@ def start(
     folder: Folder = None,
 ) -> None:
     """Start a master and nodes, and print the URL for `resurge run --master`."""
-    from resurge.runtime.driver.cluster import EmbeddedCluster
+    from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 
     cluster = EmbeddedCluster(
         nodes,
@@ -163,13 +163,13 @@ def status_of(cluster: "EmbeddedCluster") -> dict[str, Any]:
 
 
 def _folder(folder: Path | None) -> Path:
-    from resurge.runtime.driver.cluster_state import default_folder
+    from resurge.runtime.embedded_cluster.state import default_folder
 
     return folder if folder is not None else default_folder()
 
 
 def _running(folder: Path | None) -> "EmbeddedCluster":
-    from resurge.runtime.driver.cluster import EmbeddedCluster
+    from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 
     return EmbeddedCluster.running(_folder(folder))
 

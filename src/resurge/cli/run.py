@@ -186,9 +186,9 @@ class OnSpark:
 
 def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog", console: "Console") -> bool:
     from resurge.cli.live_view import open_view, starting
-    from resurge.runtime.driver.cluster_runner import runner_on
     from resurge.runtime.driver.engine import Engine
     from resurge.runtime.driver.gateway import pointing_to_log, remove_temporary_logs
+    from resurge.runtime.embedded_cluster.runner import runner_on
 
     with starting(console, where.master):
         settings = {"spark.ui.enabled": "true"} if where.has_ui else {}

@@ -39,7 +39,7 @@ def executor_findings(master: str) -> Iterator[Finding]:
         yield reached
         if reached.advice:
             return
-    from resurge.runtime.driver.cluster_runner import runner_on
+    from resurge.runtime.embedded_cluster.runner import runner_on
 
     began_s = time.monotonic()
     try:

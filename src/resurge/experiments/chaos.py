@@ -16,12 +16,12 @@ from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.experiments.failure_schedules import FailureSchedules
 from resurge.experiments.hashtags import Hashtags, hashtags
-from resurge.runtime.driver.cluster import POLL_S, START_TIMEOUT_S, EmbeddedCluster
-from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import Runner
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.embedded_cluster.cluster import POLL_S, START_TIMEOUT_S, EmbeddedCluster
+from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.fault_injection import Striker
 from resurge.testing.inline_runner import InlineRunner

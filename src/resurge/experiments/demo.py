@@ -12,12 +12,12 @@ from resurge.connectors.posts import PostSource, posts
 from resurge.connectors.sinks import MemorySink
 from resurge.experiments.chaos import compare, shown
 from resurge.experiments.hashtags import Hashtags, differences, hashtags
-from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.session import LOCAL_MASTER, open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.telemetry.events import Event
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.calibrated_runner import CalibratedRunner

@@ -16,10 +16,10 @@ import psutil
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import DiscardSink
 from resurge.experiments.hashtags import hashtags
-from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.cluster_runner import cluster_runner
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.telemetry.events import EpochFinished, Event
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.fault_injection import Strike, Striker

@@ -14,10 +14,10 @@ from resurge.connectors.sinks import DiscardSink
 from resurge.experiments.chaos import arena, replenish
 from resurge.experiments.hashtags import Hashtags, hashtags
 from resurge.experiments.traces import arrival_times_s, drawn_arrivals_s
-from resurge.runtime.driver.cluster import EmbeddedCluster
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.studies.scenes import Scene
 from resurge.studies.staging import victims
 from resurge.telemetry.events import EpochFinished, Event, NodesKilled

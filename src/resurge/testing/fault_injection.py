@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from resurge.runtime.driver.cluster import EmbeddedCluster
-from resurge.runtime.driver.hosts import DRIVER
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.hosts import DRIVER
 from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodesKilled
 from resurge.telemetry.log import TelemetryLog
 

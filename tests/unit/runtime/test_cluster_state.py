@@ -10,8 +10,10 @@ import pytest
 
 from resurge.cli.cluster import shares_of
 from resurge.errors import ClusterError
-from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at
-from resurge.runtime.driver.cluster_state import (
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster, cluster_at
+from resurge.runtime.embedded_cluster.processes import MARK, ProcessId, is_running, kill_trees, marked
+from resurge.runtime.embedded_cluster.standalone import cluster_settings, master_command, worker_command
+from resurge.runtime.embedded_cluster.state import (
     ClusterState,
     NodeRecord,
     checked_memory,
@@ -20,8 +22,6 @@ from resurge.runtime.driver.cluster_state import (
     read_state,
     write_state,
 )
-from resurge.runtime.driver.processes import MARK, ProcessId, is_running, kill_trees, marked
-from resurge.runtime.driver.standalone import cluster_settings, master_command, worker_command
 
 GONE = ProcessId(pid=2**22 + 1, started_s=0.0)
 SLEEP = "import time; time.sleep(60)"

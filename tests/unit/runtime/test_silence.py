@@ -7,8 +7,8 @@ import pytest
 from resurge.errors import JobError
 from resurge.model.names import NodeId
 from resurge.runtime.driver.session import _settings, silence_settings
-from resurge.runtime.driver.standalone import cluster_settings
 from resurge.runtime.driver.warming import Warming
+from resurge.runtime.embedded_cluster.standalone import cluster_settings
 from tests.support.processes import wait_until
 
 NODE = NodeId("7")

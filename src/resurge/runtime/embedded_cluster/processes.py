@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from resurge.runtime.driver.hosts import HostNetwork
+from resurge.runtime.embedded_cluster.hosts import HostNetwork
 
 MARK = "RESURGE_PROCESS"
 GUARD_POLL_S = 0.5

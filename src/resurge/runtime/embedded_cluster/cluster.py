@@ -16,20 +16,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resurge.errors import ClusterError
-from resurge.runtime.driver import hosts, standalone
-from resurge.runtime.driver.cluster_state import (
-    ClusterState,
-    NodeInfo,
-    NodeRecord,
-    NodeSpec,
-    checked_memory,
-    node_specs,
-    read_state,
-    remove_state,
-    write_state,
-)
-from resurge.runtime.driver.hosts import MASTER, HostNetwork
-from resurge.runtime.driver.processes import (
+from resurge.runtime.driver.session import SILENCE_S, checked_silence
+from resurge.runtime.embedded_cluster import hosts, standalone
+from resurge.runtime.embedded_cluster.hosts import MASTER, HostNetwork
+from resurge.runtime.embedded_cluster.processes import (
     MARK,
     Guardian,
     ProcessId,
@@ -40,7 +30,17 @@ from resurge.runtime.driver.processes import (
     resume_all,
     start_gently,
 )
-from resurge.runtime.driver.session import SILENCE_S, checked_silence
+from resurge.runtime.embedded_cluster.state import (
+    ClusterState,
+    NodeInfo,
+    NodeRecord,
+    NodeSpec,
+    checked_memory,
+    node_specs,
+    read_state,
+    remove_state,
+    write_state,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

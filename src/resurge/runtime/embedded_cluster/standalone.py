@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from resurge.errors import ClusterError
-from resurge.runtime.driver.cluster_state import NodeSpec
-from resurge.runtime.driver.processes import MARK
 from resurge.runtime.driver.session import AUTHENTICATE, AUTHENTICATE_SECRET, SILENCE_S, silence_settings
+from resurge.runtime.embedded_cluster.processes import MARK
+from resurge.runtime.embedded_cluster.state import NodeSpec
 
 HOST = "127.0.0.1"
 DAEMON_MEMORY = "192m"

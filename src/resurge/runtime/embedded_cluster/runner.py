@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from resurge.runtime.driver.cluster import EmbeddedCluster, cluster_at
 from resurge.runtime.driver.gateway import end_java_process
-from resurge.runtime.driver.hosts import DRIVER, HostNetwork
 from resurge.runtime.driver.session import open_session
 from resurge.runtime.driver.spark_runner import SparkRunner
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster, cluster_at
+from resurge.runtime.embedded_cluster.hosts import DRIVER, HostNetwork
 
 
 def runner_on(master: str, name: str, log: Path | None = None, settings: dict[str, str] | None = None) -> SparkRunner:

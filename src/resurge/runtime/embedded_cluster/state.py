@@ -10,8 +10,8 @@ import msgspec
 
 from resurge.errors import ClusterError
 from resurge.model.sizes import size_bytes
-from resurge.runtime.driver.processes import ProcessId
 from resurge.runtime.driver.session import SILENCE_S
+from resurge.runtime.embedded_cluster.processes import ProcessId
 
 STATE_FILE = "cluster.json"
 LEAST_MEMORY_BYTES = 450 * 1024**2

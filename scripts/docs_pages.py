@@ -25,6 +25,8 @@ GROUPS = {
     "Running": ("run", "start", "RunningJob", "JobStatus"),
     "Sources and sinks": (),
 }
+# What a result file has besides the figures of its tables.
+NO_FIGURES = {"command", "machine", "commit", "date", "note", "versions", "samples", "available"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
 
@@ -101,7 +103,8 @@ def results_page() -> str:
                     content[fact] if isinstance(content[fact], str) else ", ".join(f"{k}: {v}" for k, v in content[fact].items())
                 )
                 lines.append(f"- {fact}: " + (f"`{words}`" if fact in ("command", "commit") else str(words)))
-        lines += ["", *result_tables(content.get("results", content)), ""]
+        figures = {name: value for name, value in content.items() if name not in NO_FIGURES}
+        lines += ["", *result_tables(content.get("results", figures)), ""]
     return "\n".join(lines)
 
 

@@ -1,7 +1,8 @@
 """Quote result files in the documents: `python scripts/quote_results.py` rewrites every quoted figure and table.
 
 A figure is written as <!--=throughput:results.0.ratio|.1f-->3.9<!--/-->: result file, path in it, format. A table is
-written between <!--table:throughput--> and <!--/table-->. A test checks that all of them say what the files say.
+written between <!--table:throughput--> and <!--/table-->. A test checks that all of them say what the files say. What is
+quoted of a file that is not there, or that was measured before result files named versions, stays as it is.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURE = re.compile(r"<!--=([a-z-]+):([\w.-]+)\|([^>]*?)-->(.*?)<!--/-->")
 TABLE = re.compile(r"<!--table:([a-z-]+)-->\n(.*?)<!--/table-->", re.DOTALL)
+PROVENANCE = ("command", "commit", "date", "machine", "versions")
 
 
 def documents() -> list[Path]:
@@ -28,13 +30,20 @@ def load(name: str) -> dict[str, Any]:
     return found
 
 
+def is_kept(name: str) -> bool:
+    """Whether there is a result file that says where its figures come from."""
+    return (RESULTS / f"{name}.json").exists() and set(PROVENANCE) <= set(load(name))
+
+
 def figure(name: str, path: str, form: str) -> str:
     """One figure of a result file as text; a format may begin with a factor, as in *1000,.0f."""
     value: Any = load(name)
     for step in path.split("."):
         value = value[int(step)] if isinstance(value, list) else value[step]
     factor, _, spec = form.partition(",") if form.startswith("*") else ("*1", "", form)
-    return str(value) if not spec else format(value * float(factor[1:]) if factor != "*1" else value, spec)
+    if value is None or not spec:
+        return "none" if value is None else str(value)
+    return format(value * float(factor[1:]) if factor != "*1" else value, spec)
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -42,6 +51,16 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = list(header)
     lines = [head, ["---"] * len(head), *(list(row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def seconds(value: float | None) -> str:
+    """A moment after the failure."""
+    return "not within the run" if value is None else f"{value:.1f} s"
+
+
+def times(value: float | None) -> str:
+    """A ratio that may not have been measurable."""
+    return "none" if value is None else f"{value:.2f}"
 
 
 def throughput(result: dict[str, Any]) -> str:
@@ -53,15 +72,8 @@ def throughput(result: dict[str, Any]) -> str:
         rows.append(
             [str(row["queries"]), *(f"{rate / 1000:,.0f} k/s" for rate in rates), f"{row['ratio']:.1f}", f"{row['ceiling']:.2f}"]
         )
-    names = (
-        "Resurge",
-        "Structured Streaming, default store",
-        "RocksDB",
-        "plain program",
-        "Resurge / best",
-        "Resurge / plain program",
-    )
-    return table(("queries", *names), rows)
+    names = ("Resurge", "Structured Streaming, default store", "RocksDB", "plain program")
+    return table(("queries", *names, "Resurge / best", "Resurge / plain program"), rows)
 
 
 def growth(result: dict[str, Any]) -> str:
@@ -79,58 +91,123 @@ def latency(result: dict[str, Any]) -> str:
 
     systems = ("resurge", "resurge_default_interval", "structured_streaming")
     rows = [[str(row["queries"]), *(words(row[name]) for name in systems), f"{row['ratio']:.2f}"] for row in result["results"]]
-    names = (
-        "Resurge, as fast as it can",
-        "Resurge, default interval",
-        "Structured Streaming, as fast as it can",
-        "ratio of medians",
-    )
-    return table(("queries", *names), rows)
+    names = ("Resurge, as fast as it can", "Resurge, default interval", "Structured Streaming, as fast as it can")
+    return table(("queries", *names, "ratio of medians"), rows)
 
 
 def state(result: dict[str, Any]) -> str:
     """Cost of state and of checkpoints."""
-    return table(
-        ("100,000 keys", "5 million keys", "ratio", "checkpoint overhead"),
-        [
-            (
-                f"{result['small_ms']:.0f} ms",
-                f"{result['large_ms']:.0f} ms",
-                f"{result['ratio']:.2f}",
-                f"{result['checkpoint_overhead']:.1%}",
-            )
-        ],
-    )
+    small, large = (f"{result[name]:.0f} ms" for name in ("small_ms", "large_ms"))
+    row = (small, large, f"{result['ratio']:.2f}", f"{result['checkpoint_overhead']:.1%}")
+    return table(("100,000 keys", f"{result['keys'] / 1e6:g} million keys", "ratio", "checkpoint overhead"), [row])
+
+
+def slots(result: dict[str, Any]) -> str:
+    """What an empty job costs."""
+    counts, millis = ("slots", "calls_for_new_nodes", "calls_per_job"), ("plan_ms", "job_ms", "task_ms")
+    rows = [[*(f"{row[name]:,}" for name in counts), *(f"{row[name]:.1f}" for name in millis)] for row in result["results"]]
+    names = ("slots", "calls into the JVM for new nodes", "calls per job", "planning, ms", "job, ms", "per task, ms")
+    return table(names, rows)
+
+
+def connectors(result: dict[str, Any]) -> str:
+    """Rows per second of sources and sinks."""
+    rows = [[name.replace("-", " ") + " source", f"{rate / 1000:,.0f} k/s", "", ""] for name, rate in result["sources"].items()]
+    for name, found in result["sinks"].items():
+        ratios = (f"{found[key]:.2f}" if key in found else "" for key in ("of_parquet_sink", "of_bare_client"))
+        rows.append([f"{name} sink", f"{found['rows_per_s'] / 1000:,.0f} k/s", *ratios])
+    return table(("", "rows per second", "of the Parquet sink", "of its bare client"), rows)
+
+
+def connector_crashes(result: dict[str, Any]) -> str:
+    """What kills and restarts did to each connector's output."""
+    keys = ("driver_kills", "node_kills", "servers_restarted", "rows", "lost", "repeated")
+    rows = [[name, *(f"{found[key]:,}" for key in keys)] for name, found in result["results"].items()]
+    return table(("sink", *(key.replace("_", " ") for key in keys)), rows)
 
 
 def correlated_failure(result: dict[str, Any]) -> str:
     """What a correlated failure costs, by strategy."""
-
-    def seconds(value: float | None) -> str:
-        return "not within the run" if value is None else f"{value:.1f} s"
-
     rows = []
     for name, found in result["results"].items():
-        healthy, growing = found["healthy_latency_ratio"], found["latency_growth"]
-        rows.append(
-            [
-                name,
-                *(seconds(found[key]) for key in ("first_back_s", "all_back_s", "all_available_s")),
-                f"{found['outage_area']:,.0f}",
-                "none was left" if healthy is None else f"{healthy:.2f}",
-                "-" if growing is None else f"{growing:+.2f} s per s",
-            ]
-        )
+        growing = found["latency_growth"]
+        moments = (seconds(found[key]) for key in ("first_back_s", "all_back_s", "all_available_s"))
+        grows = "-" if growing is None else f"{growing:+.2f} s per s"
+        rows.append([name, *moments, f"{found['outage_area']:,.0f}", times(found["healthy_latency_ratio"]), grows])
     names = ("strategy", "first query back", "all back", "all at normal latency", "outage area")
     return table((*names, "latency of queries that were never down, times usual", "latency grows by"), rows)
 
 
-TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "throughput": throughput,
-    "growth": growth,
-    "latency": latency,
-    "state": state,
-    "correlated-failure": correlated_failure,
+def correlated_failure_figures(result: dict[str, Any]) -> str:
+    """The other scenes."""
+    rows = []
+    for name, scenes in result["figures"].items():
+        for scene, found in scenes.items():
+            moments = (seconds(found[key]) for key in ("first_back_s", "all_back_s", "all_available_s"))
+            ratios = (times(found[key]) for key in ("healthy_latency_ratio", "join_latency_ratio"))
+            rows.append([name, scene, str(found["queries_down"]), *moments, f"{found['outage_area']:,.0f}", *ratios])
+    names = ("figure", "run", "queries down", "first back", "all back", "all at normal latency", "outage area")
+    return table((*names, "queries never down, latency", "after joins, at most"), rows)
+
+
+def overhead(result: dict[str, Any]) -> str:
+    """What checkpoints and buffers cost without failures."""
+    rows = [
+        [
+            str(row["checkpoint_interval"]),
+            "always" if row["always_buffers"] else "when needed",
+            f"{row['posts_per_s']:,}",
+            times(row["latency_p50_s"]),
+            times(row["latency_p99_s"]),
+        ]
+        for row in result["overhead"].values()
+    ]
+    return table(("epochs between checkpoints", "buffers", "posts per second", "median latency, s", "99th percentile, s"), rows)
+
+
+def chaos(result: dict[str, Any]) -> str:
+    """What became of all seeds of a fault."""
+    seeds = result["seeds"]
+    sums = (sum(row[key] for row in seeds) for key in ("kills", "disturbed", "lost", "duplicated"))
+    row = [", ".join(result["faults"]), str(len(seeds)), *(f"{value:,}" for value in sums)]
+    return table(("fault", "seeds", "nodes killed", "times cut or stopped", "rows lost", "rows too many"), [row])
+
+
+def soak(result: dict[str, Any]) -> str:
+    """What processes and folders held at the beginning and at the end."""
+    rows = []
+    for name, ends in result["ends"].items():
+        unit, word = (2**20, " MiB") if name.endswith("bytes") else (1, "")
+        rows.append([name.replace("_bytes", ""), *(f"{ends[end] / unit:,.0f}{word}" for end in ("first", "last"))])
+    return table(("", "after the warm-up", "at the end"), rows)
+
+
+def plain(result: dict[str, Any]) -> str:
+    """Rows of figures as they are."""
+    rows = result["results"]
+    columns = list(rows[0])
+    shown = ([f"{row[name]:,.4g}" if isinstance(row[name], float) else f"{row[name]:,}" for name in columns] for row in rows)
+    return table((name.replace("_", " ") for name in columns), shown)
+
+
+# Table: the result file that it is made from, and how.
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "throughput": ("throughput", throughput),
+    "growth": ("growth", growth),
+    "latency": ("latency", latency),
+    "state": ("state", state),
+    "slots": ("slots", slots),
+    "driver": ("driver", plain),
+    "connectors": ("connectors", connectors),
+    "connector-crashes": ("connector-crashes", connector_crashes),
+    "correlated-failure": ("correlated-failure", correlated_failure),
+    "correlated-failure-simulated": ("correlated-failure-simulated", correlated_failure),
+    "correlated-failure-figures": ("correlated-failure-figures", correlated_failure_figures),
+    "overhead": ("correlated-failure-figures", overhead),
+    "chaos-kill": ("chaos-kill", chaos),
+    "chaos-cut": ("chaos-cut", chaos),
+    "chaos-hang": ("chaos-hang", chaos),
+    "soak": ("soak", soak),
 }
 
 
@@ -142,12 +219,17 @@ def origin(name: str) -> str:
 
 def quoted(text: str) -> str:
     """A page with every figure and table as the result files have them now."""
-    text = TABLE.sub(
-        lambda found: f"<!--table:{found[1]}-->\n{TABLES[found[1]](load(found[1]))}{origin(found[1])}<!--/table-->", text
-    )
-    return FIGURE.sub(
-        lambda found: f"<!--={found[1]}:{found[2]}|{found[3]}-->{figure(found[1], found[2], found[3])}<!--/-->", text
-    )
+    return FIGURE.sub(_figure, TABLE.sub(_table, text))
+
+
+def _table(found: re.Match[str]) -> str:
+    name, make = TABLES[found[1]]
+    return f"<!--table:{found[1]}-->\n{make(load(name))}{origin(name)}<!--/table-->" if is_kept(name) else found[0]
+
+
+def _figure(found: re.Match[str]) -> str:
+    name, path, form = found[1], found[2], found[3]
+    return f"<!--={name}:{path}|{form}-->{figure(name, path, form)}<!--/-->" if is_kept(name) else found[0]
 
 
 def fingerprint(*names: str) -> str:
@@ -155,9 +237,14 @@ def fingerprint(*names: str) -> str:
     return hashlib.sha256(b"".join((RESULTS / f"{name}.json").read_bytes() for name in names)).hexdigest()[:16]
 
 
-if __name__ == "__main__":
+def quote_all() -> None:
+    """Rewrite the pages in which something has changed."""
     for page in documents():
         now = page.read_text()
         if (then := quoted(now)) != now:
             page.write_text(then)
             print(f"rewrote {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    quote_all()

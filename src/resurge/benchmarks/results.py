@@ -15,6 +15,8 @@ from resurge.errors import JobError
 
 DEFAULT_FOLDER = Path("out/bench")
 MEASURED_WITH = ("resurge", "pyspark", "polars", "pyarrow", "numpy")
+NOT_MEASURED = (":!/benchmarks", ":!/docs", ":!/*.md")
+"""What a measurement itself rewrites: results, pictures and the documents that quote them."""
 
 
 def provenance(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -30,12 +32,12 @@ def provenance(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The checked-out commit, marked where source files have uncommitted changes; "unknown" outside a checkout."""
+    """The checked-out commit, marked where anything but results and documents is not committed; "unknown" outside a checkout."""
     here = Path(__file__).parent
     head = _git(here, "rev-parse", "--short=12", "HEAD")
     if head is None:
         return "unknown"
-    changed = _git(here, "status", "--porcelain", "--", ".")
+    changed = _git(here, "status", "--porcelain", "--", ":/", *NOT_MEASURED)
     return f"{head} with uncommitted changes" if changed else head
 
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from resurge.benchmarks.results import keep
 from resurge.cli.telling import telling
 from resurge.errors import ClusterError
 from resurge.telemetry.events import Event
@@ -36,10 +37,11 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
         Path | None, typer.Option(help="File of start-up times of real machines to draw from, scaled to --arrive-to.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same failure.")] = 5,
+    result: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file too.")] = None,
 ) -> None:
     """Most nodes die at once, replacements come one by one: relative latency, available queries and outage per strategy."""
     from resurge.studies import correlated_failure as experiment
-    from resurge.studies.correlated_failure_report import write_figure
+    from resurge.studies.correlated_failure_report import kept_figures, write_figure
     from resurge.studies.simulated_failure import simulated_study
     from resurge.studies.staging import STRATEGIES, Staging
 
@@ -57,6 +59,7 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     heading = f"{how}, {'simulated' if simulated else 'on a real cluster'}"
     runs: dict[str, dict[str, Sequence[Event]]] = {}
     tables: dict[str, dict[str, Any]] = {}
+    overhead: dict[str, Any] = {}
     with telling(Console(stderr=True), heading) as tell:
         study = experiment.FailureStudy(nodes, seed, moments)
         played = simulated_study(scenes, nodes, partitions, seed) if simulated else experiment.run_study(study, scenes, out, tell)
@@ -65,7 +68,9 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
             # After each scene, so that a study which is stopped has shown what it knows.
             tables[figure] = write_figure(figure, runs[figure], out, heading, study.longest_s)
         if OVERHEAD in drawn:
-            _overhead(out, tell)
+            overhead = _overhead(out, tell)
+    if result is not None:
+        keep(kept_figures(tables, runs.get("strategies", {})) | ({"overhead": overhead} if overhead else {}), result)
     # Where nobody looks at a screen there is no width to keep to.
     wide = Console(width=max(WIDTH, Console().width))
     for figure, summary in tables.items():
@@ -76,7 +81,7 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
         Console(stderr=True).print(f"not drawn: {', '.join(left)}; ask for them with --figures", soft_wrap=True)
 
 
-def _overhead(out: Path, tell: Callable[[str], None]) -> None:
+def _overhead(out: Path, tell: Callable[[str], None]) -> dict[str, Any]:
     from resurge.studies.overhead import measure
     from resurge.studies.overhead_report import write_overhead
 
@@ -85,9 +90,11 @@ def _overhead(out: Path, tell: Callable[[str], None]) -> None:
     columns = ("checkpoint_interval", "always_buffers", "posts_per_s", "latency_p50_s", "latency_p99_s")
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
-    for row in write_overhead(runs, out).values():
+    found = write_overhead(runs, out)
+    for row in found.values():
         table.add_row(*(str(row[column]) for column in columns))
     Console().print(table)
+    return found
 
 
 def _chosen(what: str, given: str, known: Sequence[str]) -> tuple[str, ...]:

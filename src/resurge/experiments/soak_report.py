@@ -15,7 +15,7 @@ PANELS = (
 )
 
 
-def draw(samples: Sequence[Mapping[str, float]], path: Path) -> Path:
+def draw(samples: Sequence[Mapping[str, float]], path: Path, description: str = "") -> Path:
     """One panel per figure, one line per kind of process or folder."""
     figure = Figure(figsize=(9, 12), layout="constrained")
     FigureCanvasAgg(figure)
@@ -32,5 +32,5 @@ def draw(samples: Sequence[Mapping[str, float]], path: Path) -> Path:
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
         axes.axvline(10, color="#999999", linewidth=0.8, linestyle="--")
     axes.set_xlabel("minutes (flat from the dashed line on)")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, metadata={"Description": description})
     return path

@@ -54,6 +54,32 @@ def write_figure(figure: str, runs: Runs, out: Path, heading: str, longest_s: fl
     return found
 
 
+def kept_figures(tables: Mapping[str, Mapping[str, Any]], strategies: Runs) -> dict[str, Any]:
+    """What a result file keeps: the tables, the outage of `incremental` as a share of others', and the lines of the picture."""
+    found: dict[str, Any] = {"results": tables.get("strategies", {})}
+    found |= {"figures": others} if (others := {name: table for name, table in tables.items() if name != "strategies"}) else {}
+    areas = {name: row["outage_area"] for name, row in found["results"].items()}
+    if areas.get("incremental") is not None:
+        found["outage_share"] = {name: round(areas["incremental"] / area, 3) for name, area in areas.items() if area}
+    found["available"] = {name: steps(recovery_metrics.available_queries(events)) for name, events in strategies.items()}
+    return found
+
+
+def steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """A line of steps without the points at which it goes on as it was; the last point stays.
+
+    >>> steps([(0.0, 2.0), (1.0, 2.0), (2.0, 5.0), (3.0, 5.0), (4.0, 5.0)])
+    [(0.0, 2.0), (2.0, 5.0), (4.0, 5.0)]
+    """
+    return [point for index, point in enumerate(points) if index in (0, len(points) - 1) or point[1] != points[index - 1][1]]
+
+
+def draw_available(available: Mapping[str, Sequence[Sequence[float]]], path: Path, description: str = "") -> None:
+    """The picture of available queries, from a result file."""
+    lines = [(name, COLOURS.get(name, "black"), "-", points) for name, points in available.items()]
+    _plot(lines, path, "available queries", log=False, description=description)
+
+
 def summarise(events: Sequence[Event], longest_s: float | None = None) -> dict[str, Any]:
     """The figures of one strategy."""
     found = asdict(recovery_metrics.figures(events, longest_s))
@@ -102,19 +128,21 @@ def _draw_failed_and_normal(runs: Runs, path: Path) -> None:
         failed = {outage.query for outage in recovery_metrics.outages(events)}
         normal = set(metrics.priorities(events)) - failed
         colour = SHADES[index % len(SHADES)]
-        lines.append((f"{name}, failed queries", colour, "-", _average_relative_latency(events, failed)))
+        lines.append((f"{name}, failed queries", colour, "-", _with_gaps(_average_relative_latency(events, failed))))
         if normal:
-            lines.append((f"{name}, normal queries", colour, ":", _average_relative_latency(events, normal)))
+            lines.append((f"{name}, normal queries", colour, ":", _with_gaps(_average_relative_latency(events, normal))))
     _plot(lines, path, "average relative latency", log=True)
 
 
 def _draw(runs: Runs, path: Path, series: Callable[[Sequence[Event]], list[Any]], label: str, *, log: bool) -> None:
     shades = cycle(SHADES)
-    lines = [(name, COLOURS.get(name) or next(shades), "-", series(events)) for name, events in runs.items()]
+    lines = [(name, COLOURS.get(name) or next(shades), "-", _with_gaps(series(events))) for name, events in runs.items()]
     _plot(lines, path, label, log=log)
 
 
-def _plot(lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, label: str, *, log: bool) -> None:
+def _plot(
+    lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, label: str, *, log: bool, description: str = ""
+) -> None:
     with mpl.rc_context(
         {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}
     ):
@@ -123,8 +151,9 @@ def _plot(lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, labe
         axes: Axes = figure.subplots()
         for name, colour, style, points in lines:
             if points:
-                steps = zip(*_with_gaps(points), strict=True)
-                axes.plot(*steps, label=name, color=colour, linestyle=style, linewidth=1.8, drawstyle="steps-post")
+                axes.plot(
+                    *zip(*points, strict=True), label=name, color=colour, linestyle=style, linewidth=1.8, drawstyle="steps-post"
+                )
         axes.axvline(0, color="#c1121f", linewidth=1, linestyle="--")
         axes.set_xlabel("seconds after the failure")
         axes.set_ylabel(label)
@@ -134,12 +163,12 @@ def _plot(lines: Sequence[tuple[str, str, str, Sequence[Any]]], path: Path, labe
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_formatter("{x:g}")
         axes.legend(frameon=False, fontsize=8)
-        figure.savefig(path, dpi=130)
+        figure.savefig(path, dpi=130, metadata={"Description": description})
 
 
 def _with_gaps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points, with a gap wherever nothing was shown for so long that a line would tell a story of its own."""
-    found = [points[0]]
+    found = list(points[:1])
     for before, after in pairwise(points):
         if after[0] - before[0] > LONGEST_LINE_S:
             found.append((before[0] + LONGEST_LINE_S, math.nan))

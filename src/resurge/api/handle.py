@@ -11,10 +11,10 @@ from types import TracebackType
 import polars as pl
 
 from resurge.errors import JobError
+from resurge.model.names import query_of
 from resurge.report.plots import all_plots
 from resurge.runtime.driver.engine import Engine
 from resurge.telemetry import events, metrics
-from resurge.telemetry.recovery_metrics import query_of
 from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, seconds_in_words
 
 EVENTS_KEPT = 20_000

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resurge.cli.live_view import incident, plain_line
+from resurge.model.names import query_of
 from resurge.telemetry import metrics
 from resurge.telemetry.events import (
     CatchUpFinished,
@@ -23,7 +24,6 @@ from resurge.telemetry.events import (
     QueriesChanged,
     RecoveryPlanned,
 )
-from resurge.telemetry.recovery_metrics import query_of
 from resurge.telemetry.standing import Standing, after
 from resurge.telemetry.wording import seconds_in_words
 

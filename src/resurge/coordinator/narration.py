@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from resurge.model.names import NodeId, Partition
+from resurge.model.names import NodeId, Partition, query_of
 from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator
 from resurge.protocols.recovery import Facts, Graph, Phase
@@ -162,7 +162,7 @@ def _needs(before: Facts, after: Facts) -> dict[str, events.QueryNeed]:
     missing: dict[str, set[Partition]] = {}
     for name, need in after.graph.queries.items():
         if not name.endswith(NO_QUERY) and not need.partitions <= up:
-            missing.setdefault(name.rsplit("/", 1)[0], set()).update(need.partitions - up)
+            missing.setdefault(query_of(name), set()).update(need.partitions - up)
     return {
         query: events.QueryNeed(len(partitions), round(sum(after.costs.get(partition, 0.0) for partition in partitions), 5))
         for query, partitions in missing.items()

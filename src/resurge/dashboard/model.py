@@ -9,8 +9,9 @@ from typing import Any
 from resurge.dashboard.reasons import Incident, incident
 from resurge.dashboard.recoveries import Recovery
 from resurge.dashboard.series import Health, Series
+from resurge.model.names import query_of, query_partition
 from resurge.telemetry import events
-from resurge.telemetry.recovery_metrics import AVAILABLE_BELOW, query_of
+from resurge.telemetry.recovery_metrics import AVAILABLE_BELOW
 
 USUAL_LATENCIES = 64
 LATENCIES_KEPT = 600
@@ -178,7 +179,7 @@ class JobState:
             # A driver that goes on restores everything: nothing is live until it is told to be back.
             since_s = self.last_s if was_running and self.last_s else event.at_s
             for query in self.queries.values():
-                query.went((f"{query.name}/{group}" for group in range(event.key_groups)), since_s)
+                query.went((query_partition(query.name, group) for group in range(event.key_groups)), since_s)
             self._recovering(since_s, "the driver started again").restarted_s = event.at_s
             self._note_down()
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from resurge.model.names import query_of
 from resurge.telemetry import events
-from resurge.telemetry.recovery_metrics import query_of
 from resurge.telemetry.wording import bytes_in_words, seconds_in_words
 
 if TYPE_CHECKING:

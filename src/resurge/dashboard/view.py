@@ -7,7 +7,7 @@ from resurge.dashboard.layout import drawn
 from resurge.dashboard.model import JobState, QueryState
 from resurge.dashboard.reasons import Incident
 from resurge.dashboard.recoveries import Recovery
-from resurge.telemetry.recovery_metrics import query_of
+from resurge.model.names import query_of
 
 INCIDENTS_SHOWN = 200
 STEPS_SHOWN = 12

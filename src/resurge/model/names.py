@@ -35,6 +35,20 @@ class Partition(NamedTuple):
         return cls(operator, KeyGroup(int(group)))
 
 
+def query_partition(query: str, key_group: int) -> str:
+    """What the query partition of a key group is called.
+
+    >>> query_partition("top", 3), query_of("top/3")
+    ('top/3', 'top')
+    """
+    return f"{query}/{key_group}"
+
+
+def query_of(query_partition: str) -> str:
+    """The query that a query partition belongs to."""
+    return query_partition.rpartition("/")[0] or query_partition
+
+
 def checked_name(name: object, what: str) -> str:
     """Return a name that is safe in a path, or refuse it."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from resurge.model.names import KeyGroup, Partition
+from resurge.model.names import KeyGroup, Partition, query_of
 from resurge.protocols.recovery import Graph, QueryNeed
 
 Upstream = Mapping[Partition, frozenset[Partition]]
@@ -99,7 +99,7 @@ def workload_of(
 
 def query_name(query_partition: str, priorities: Mapping[str, int]) -> str:
     """The query that a query partition belongs to."""
-    name = query_partition.rsplit("/", 1)[0]
+    name = query_of(query_partition)
     return name if name in priorities else query_partition
 
 

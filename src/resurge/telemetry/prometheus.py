@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from resurge.errors import DashboardError
+from resurge.model.names import query_of, query_partition
 from resurge.telemetry import events
-from resurge.telemetry.recovery_metrics import query_of
 
 EXTRA = "metrics need prometheus-client; install it with: pip install 'resurge[metrics]'"
 DURATION_BUCKETS_S = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
@@ -104,7 +104,7 @@ class PrometheusMetrics:
         self._nodes = set(event.nodes)
         self.nodes.set(len(self._nodes))
         everything = set(range(event.key_groups)) if event.resumed_epoch else set()
-        self._down = {query: {f"{query}/{group}" for group in everything} for query in event.priorities}
+        self._down = {query: {query_partition(query, group) for group in everything} for query in event.priorities}
         for query, priority in event.priorities.items():
             self.query_priority.labels(query).set(priority)
             self.output_rows.labels(query)

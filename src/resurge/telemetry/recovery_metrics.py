@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from resurge.model.names import query_of
 from resurge.telemetry import metrics
 from resurge.telemetry.events import (
     CatchUpFinished,
@@ -61,11 +62,6 @@ class RecoveryFigures:
     restore_s: float
     catch_up_s: float
     queries_down: int
-
-
-def query_of(query_partition: str) -> str:
-    """The query that a query partition belongs to."""
-    return query_partition.rsplit("/", 1)[0]
 
 
 def failure_s(events: Iterable[Event]) -> float | None:

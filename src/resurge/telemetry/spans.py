@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from resurge.errors import DashboardError
+from resurge.model.names import query_of
 from resurge.telemetry import events
-from resurge.telemetry.recovery_metrics import query_of
 
 EXTRA = "traces need the OpenTelemetry SDK; install it with: pip install 'resurge[traces]'"
 NANOSECONDS = 1_000_000_000

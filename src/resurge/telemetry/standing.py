@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from resurge.model.names import query_of
 from resurge.telemetry.events import (
     Event,
     JobStarted,
@@ -37,7 +38,7 @@ class Standing:
 
     def of_query(self, query: str) -> str:
         """Whether a query is up, in words."""
-        down = sum(partition.rsplit("/", 1)[0] == query for partition in self.down)
+        down = sum(query_of(partition) == query for partition in self.down)
         if down:
             return f"down: {down} partition{'s' if down > 1 else ''}"
         return "starting" if query in self.awaited else "up"
@@ -61,7 +62,7 @@ def after(standing: Standing, event: Event) -> Standing:
     if isinstance(event, NodeHeardAgain):
         return replace(standing, silent=standing.silent - {event.node})
     if isinstance(event, QueriesChanged):
-        back = frozenset(partition.rsplit("/", 1)[0] for partition in event.back)
+        back = frozenset(query_of(partition) for partition in event.back)
         down = (standing.down | frozenset(event.down)) - frozenset(event.back)
         return replace(standing, down=down, awaited=standing.awaited - back)
     return standing

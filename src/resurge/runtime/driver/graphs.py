@@ -1,6 +1,6 @@
 """The partition graph of a program: who feeds whom, and what each query partition needs."""
 
-from resurge.model.names import KeyGroup, Partition
+from resurge.model.names import KeyGroup, Partition, query_partition
 from resurge.operators.program import Program
 from resurge.protocols.recovery import Graph, QueryNeed
 
@@ -39,7 +39,7 @@ def _queries(program: Program, upstream: dict[Partition, frozenset[Partition]]) 
         owners = {owner for owner in map(program.owner, numbers) if owner is not None}
         for group in range(program.topology.key_groups) if owners else ():
             closure = _closure([Partition(owner, KeyGroup(group)) for owner in owners], upstream)
-            queries[f"{name}/{group}"] = QueryNeed(program.topology.queries[name].priority, closure)
+            queries[query_partition(name, group)] = QueryNeed(program.topology.queries[name].priority, closure)
             needed |= closure
     for partition in upstream:
         if partition not in needed:

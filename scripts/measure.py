@@ -67,7 +67,9 @@ MEASUREMENTS = (
     Measurement("slots", "bench slots", 1),
     Measurement("state", "bench state", 1.5),
     Measurement("driver", "bench driver", 2),
-    Measurement("correlated-failure-simulated", f"{FAILURE} --simulated --figures strategies", 0.5, option="--result"),
+    Measurement(
+        "correlated-failure-simulated", f"{FAILURE} --arrive-to 30 --simulated --figures strategies", 0.5, option="--result"
+    ),
     Measurement("connectors", "bench connectors --rows 2000000", 3, needs_servers=True),
     Measurement("throughput", "bench throughput --posts 2000000", 8),
     Measurement("latency", "bench latency --queries 1,15 --seconds 20", 6),

@@ -69,7 +69,8 @@ class Cuts:
         [8]
         """
         if not cut.partitions:
-            return self
+            # A job without state has checkpoints too: its journal is trimmed by them.
+            return self if self.newest else Cuts((cut,))
         if self.kept and cut.epoch < self.last:
             raise ProtocolError(f"a cut of epoch {cut.epoch} came; expected none before the newest one, epoch {self.last}")
         return Cuts(in_use((*(kept for kept in self.kept if kept.epoch != cut.epoch), cut)))

@@ -298,7 +298,7 @@ def checkpointed(facts: Facts, epoch: int, partitions: Collection[Partition] | N
     stray = sorted(
         str(partition) for partition in saved if facts.standing[partition].cursor != epoch or partition not in facts.live
     )
-    if stray or not saved:
+    if stray or (facts.standing and not saved):
         came = f"{stray[0]} is not live there" if stray else "there is none"
         raise ProtocolError(f"a checkpoint of epoch {epoch} needs partitions that are live at it; {came}")
     changed = replace(facts, cuts=facts.cuts.with_cut(Cut(epoch, saved)))

@@ -106,7 +106,12 @@ class StepChoice:
             steps.append((convoy or self._aloft(waiting, budget_s)) if waiting and not self.under_way else None)
         else:
             steps += self._by_depth(waiting, depth, budget_s)
-        return [step for step in steps if step is not None and step.longest]
+        found = [step for step in steps if step is not None and step.longest]
+        if found or self.under_way or not waiting or near is not None:
+            return found
+        # Apart, each waits for another: together they can move.
+        together = self._aloft(waiting, budget_s)
+        return [together] if together is not None else []
 
     def soon(self, budget_s: float) -> CatchUp | None:
         """The last stretch, if it ends before the next live epoch is due or hardly later: that waits for it."""

@@ -6,11 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from resurge.studies.correlated_failure import arrivals
 from resurge.studies.correlated_failure_report import summarise, write_figure
 from resurge.studies.scenes import DOWNSTREAM, UPSTREAM, Scene
 from resurge.studies.simulated_failure import Study, simulated_study
 from resurge.studies.staging import STRATEGIES, Staging
 from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodesKilled, QueriesChanged
+from resurge.telemetry.recovery_metrics import available_queries
 
 ARRIVALS_S = tuple(15.0 + 6 * index for index in range(8))
 
@@ -56,6 +58,18 @@ def test_incremental_wins() -> None:
     assert ours["first_back_s"] <= blocking["first_back_s"] / 3
     assert ours["outage_area"] <= 0.6 * blocking["outage_area"]
     assert ours["outage_area"] <= 0.6 * eager["outage_area"]
+
+
+def test_at_no_moment_are_fewer_queries_available_than_with_blocking() -> None:
+    """Nor at the end: what fits nowhere comes back with the last node, where most is left."""
+    for seed in (5, 2, 3):
+        moments = arrivals(8, seed, 10.0, 80.0)
+        scenes = Staging(10, 8, moments, chosen=("incremental", "blocking")).figures()["strategies"]
+        runs = {name: list(events) for _, name, events in simulated_study({"scenes": scenes}, 10, 15, seed)}
+        ours, blocking = (dict(available_queries(events)) for events in runs.values())
+        assert not {at_s: (ours[at_s], blocking[at_s]) for at_s in ours.keys() & blocking.keys() if ours[at_s] < blocking[at_s]}
+        back, others = (summarise(events) for events in runs.values())
+        assert back["all_available_s"] < others["all_available_s"]
 
 
 def test_queries_come_back_in_order_of_value() -> None:

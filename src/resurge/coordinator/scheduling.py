@@ -83,10 +83,10 @@ def answered(facts: Facts, strategy: Strategy) -> Answer:
     answer = _what_fits(facts, strategy)
     if strategy.overfills_at_last and len(facts.capacity) >= strategy.nodes_wanted:
         # Every node is there again and no other is expected: what was measured to be too much ran on these nodes before.
-        # It waits for those that fit, though: what does not fit does not slow down what does.
         planned = recovery.scheduled(facts, answer.placement, answer.queries)
-        if not planned.of_phase(Phase.CATCHING_UP):
-            return _everything(facts)
+        rest = planned.of_phase(Phase.DOWN, Phase.STALLED)
+        left = _left(planned, frozenset(rest))
+        return Answer({**answer.placement, **spread(planned, rest, left, overfills=True)}, tuple(facts.graph.queries))
     return answer
 
 
@@ -103,10 +103,10 @@ def _everything(facts: Facts) -> Answer:
     return Answer(placement, tuple(facts.graph.queries))
 
 
-def _left(facts: Facts) -> dict[NodeId, float]:
+def _left(facts: Facts, apart_from: Collection[Partition] = ()) -> dict[NodeId, float]:
     left = dict(facts.capacity)
     for partition, standing in facts.standing.items():
-        if standing.node in left:
+        if standing.node in left and partition not in apart_from:
             left[standing.node] -= facts.costs.get(partition, 0.0)
     return left
 
@@ -161,7 +161,7 @@ def spread(
     """Each partition, the largest first, where there is room and its level has least to do; equal ones go round.
 
     An epoch goes down level by level, each as long as its busiest node, so a node that is full of one level makes all others
-    wait. What finds no room is left out, or goes where most is left.
+    wait. What finds no room is left out, or goes where most is left. What has state on a node stays there if that is as good.
     """
     nodes = sorted(left)
     if not nodes:
@@ -177,7 +177,10 @@ def spread(
     for partition in sorted(partitions, key=lambda p: (-facts.costs.get(p, 0.0), p.operator, p.key_group)):
         cost, mine = facts.costs.get(partition, 0.0), busy[facts.graph.levels[partition]]
         fits = room >= cost - TOLERANCE
-        if fits.any():
+        mine_at = number.get(facts.standing[partition].node or NodeId(""))
+        if mine_at is not None and (fits[mine_at] or (overfills and room[mine_at] >= room.max() - TOLERANCE)):
+            chosen = mine_at
+        elif fits.any():
             least = mine[fits].min()
             chosen = int(np.where(fits & (mine <= least + TOLERANCE), room, -np.inf).argmax())
         elif overfills:

@@ -90,3 +90,22 @@ def test_what_finds_no_room_is_left_out_or_overfills() -> None:
     facts = replace(facts, costs=dict.fromkeys(three, 0.6))
     assert len(spread(facts, three, facts.capacity)) == 2
     assert len(spread(facts, three, facts.capacity, overfills=True)) == 3
+
+
+def test_with_every_node_back_nothing_waits_for_room() -> None:
+    """What fits and what does not come back at the same time; a stalled one goes where most is left, not where it was."""
+    three = [Partition("large", KeyGroup(group)) for group in range(3)]
+    graph = Graph(dict.fromkeys(three, frozenset()), {str(p): QueryNeed(1, frozenset((p,))) for p in three})
+    facts = replace(everything_down(graph, {N1: 1.0, N2: 1.0}, 0, 0, {}), costs=dict.fromkeys(three, 0.6))
+    complete = replace(STRATEGY, nodes_wanted=2, overfills_at_last=True)
+    assert len(schedule(facts, replace(complete, overfills_at_last=False)).of_phase(Phase.DOWN)) == 1
+    assert not schedule(facts, complete).of_phase(Phase.DOWN)
+
+
+def test_a_stalled_partition_that_overfills_leaves_a_node_that_is_fuller_than_others() -> None:
+    """`large` waits on n1, which `dear` and `cheap` took meanwhile; n2 and n3 come back and have more room for it."""
+    facts = schedule(after_loss(job(), [N2, N3], STRATEGY), STRATEGY)
+    facts = recovery.nodes_joined(facts, {NodeId("n4"): 0.7, NodeId("n5"): 0.7})
+    planned = schedule(facts, replace(STRATEGY, overfills_at_last=True))
+    assert planned.standing[LARGE].node in {"n4", "n5"}
+    assert planned.standing[ABOVE].node != planned.standing[LARGE].node

@@ -2,6 +2,7 @@
 
 import itertools
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 
 import polars as pl
 import psycopg
@@ -66,6 +67,9 @@ EVERY_TYPE = {
     "clock": st.times(),
     "moment": st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)),
     "instant": st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
+    "price": st.decimals(min_value="-99999999.99", max_value="99999999.99", places=2),
+    "share": st.decimals(min_value="-0.99999", max_value="0.99999", places=5),
+    "huge": st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal),
     "tags": st.lists(st.text('ab"\\é', max_size=2), max_size=2),
 }
 KINDS = {
@@ -79,6 +83,9 @@ KINDS = {
     "clock": pl.Time,
     "moment": pl.Datetime("us"),
     "instant": pl.Datetime("us", "UTC"),
+    "price": pl.Decimal(10, 2),
+    "share": pl.Decimal(5, 5),
+    "huge": pl.Decimal(38, 0),
     "tags": pl.List(pl.String),
 }
 ROWS = st.lists(st.tuples(*(st.one_of(kind, st.none()) for kind in EVERY_TYPE.values())), max_size=4)
@@ -130,8 +137,35 @@ def test_a_table_that_does_not_fit_is_refused(postgres, unique):
     opened(table, postgres)
     with pytest.raises(SinkError, match="no unique or exclusion constraint"):
         opened(table, postgres, key="key")
-    with pytest.raises(SinkError, match=r"'amount' is Decimal"):
-        PostgresSink(table, postgres).open(QUERY, pl.Schema({"amount": pl.Decimal(10, 2)}), JOB)
+    with pytest.raises(SinkError, match=r"'span' is Duration"):
+        PostgresSink(table, postgres).open(QUERY, pl.Schema({"span": pl.Duration("us")}), JOB)
+
+
+def test_a_column_that_would_round_decimals_is_refused(postgres, unique):
+    """One with as many digits on both sides of the point is accepted."""
+    schema = pl.Schema({"amount": pl.Decimal(10, 2)})
+    for column, fits in (("numeric", True), ("numeric(14,4)", True), ("numeric(10,1)", False), ("numeric(10,3)", False)):
+        table = f"digits_{unique[-6:]}_{len(column)}_{column[-2:-1]}"
+        execute(postgres, f"CREATE TABLE {table} (amount {column})")
+        sink = PostgresSink(table, postgres)
+        if fits:
+            sink.open(QUERY, schema, JOB)
+            continue
+        with pytest.raises(SinkError, match=r"column 'amount' is numeric\(10,\d\), but the query's rows are numeric\(10,2\)"):
+            sink.open(QUERY, schema, JOB)
+
+
+def test_text_that_the_server_cannot_store_is_refused_before_the_commit(postgres, unique):
+    """A NUL character in text, also inside a list; a backslash before u0000 is no NUL."""
+    sink = PostgresSink(f"nul_{unique[-6:]}", postgres)
+    schema = pl.Schema({"text": pl.String, "tags": pl.List(pl.String)})
+    sink.open(QUERY, schema, JOB)
+    for column, row in (("text", ("a\0b", ["x"])), ("tags", ("ab", ["\0"]))):
+        with pytest.raises(SinkError, match=f"column '{column}' has text with a NUL character"):
+            sink.stage(QUERY, 1, "p0", "a", pl.DataFrame([row], schema=schema, orient="row"))
+    row = ("ab", ["\\u0000"])
+    sink.publish([sink.stage(QUERY, 1, "p0", "a", pl.DataFrame([row], schema=schema, orient="row"))])
+    assert execute(postgres, f"SELECT text, tags FROM {sink.table}") == [row]
 
 
 def test_a_server_restarted_in_the_middle_is_waited_for(postgres, unique):

@@ -43,7 +43,14 @@ class PostgresLookup(LookupTable):
             rows = connection.transaction("read a lookup table", lambda cursor: cursor.execute(self.statement).fetchall())
         finally:
             connection.close()
-        return pl.DataFrame(rows, schema=self.columns, orient="row")
+        try:
+            return pl.DataFrame(
+                [pl.Series(name, [row[index] for row in rows], kind) for index, (name, kind) in enumerate(self.columns.items())]
+            )
+        except (pl.exceptions.PolarsError, TypeError) as error:
+            raise SourceError(
+                f"lookup table ({self.statement}) does not fit the schema {dict(self.columns)}: {error}; correct the schema"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Rows in PostgreSQL's binary COPY format, encoded column by column with NumPy."""
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ _TYPES: dict[type[pl.DataType], tuple[str, str]] = {
     pl.Datetime: ("timestamp", ">i8"),
 }
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
+_NUMERIC_DIGITS = 4
+_NEGATIVE = 0x4000
+_JSON_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def postgres_type(name: str, kind: pl.DataType) -> str:
@@ -46,6 +50,8 @@ def postgres_type(name: str, kind: pl.DataType) -> str:
         return "bytea"
     if isinstance(kind, pl.List | pl.Struct | pl.Array):
         return "jsonb"
+    if isinstance(kind, pl.Decimal):
+        return f"numeric({kind.precision},{kind.scale})"
     if type(kind) not in _TYPES:
         raise SinkError(f"column {name!r} is {kind}, which cannot be written to PostgreSQL: cast it, such as to Int64 or String")
     return _TYPES[type(kind)][0]
@@ -101,15 +107,48 @@ def _scatter_values(buffer: Bytes, where: Numbers, field: _Field) -> None:
 def _field(series: pl.Series) -> _Field:
     kind = series.dtype
     if isinstance(kind, _TEXTS):
-        return _variable(series.cast(pl.String).cast(pl.Binary))
+        return _without_nul(series.name, _variable(series.cast(pl.String).cast(pl.Binary)))
     if isinstance(kind, pl.Binary):
         return _variable(series)
     if isinstance(kind, pl.List | pl.Struct | pl.Array):
-        return _variable(_json(series))
+        return _without_nul(series.name, _variable(_json(series)), is_json=True)
+    if isinstance(kind, pl.Decimal):
+        return _numeric(series, kind)
     code = _TYPES[type(kind)][1]
     values = _plain(series).drop_nulls().to_numpy().astype(code)
     lengths = np.where(series.is_null().to_numpy(), -1, values.dtype.itemsize).astype(np.int64)
     return _Field(lengths, values.view(np.uint8))
+
+
+def _numeric(series: pl.Series, kind: pl.Decimal) -> _Field:
+    """Decimals in groups of four digits, with as many groups for every value: the server drops zeros in front."""
+    groups_before = -(-((kind.precision or 38) - kind.scale) // _NUMERIC_DIGITS)
+    groups_after = -(-kind.scale // _NUMERIC_DIGITS)
+    text = series.drop_nulls().cast(pl.String)
+    parts = text.str.strip_prefix("-").str.splitn(".", 2).struct
+    before = parts.field("field_0").str.zfill(groups_before * _NUMERIC_DIGITS)
+    # A number below one may be written as "0.5", though its type has no digits in front.
+    before = before.str.tail(groups_before * _NUMERIC_DIGITS)
+    after = parts.field("field_1").fill_null("").str.pad_end(groups_after * _NUMERIC_DIGITS, "0")
+    shape = len(text), groups_before + groups_after, _NUMERIC_DIGITS
+    digits = np.frombuffer("".join((before + after).to_list()).encode(), np.uint8).reshape(shape).astype(np.int16) - 48
+    values = np.empty((len(text), 4 + groups_before + groups_after), dtype=">i2")
+    values[:, 0], values[:, 1], values[:, 3] = groups_before + groups_after, groups_before - 1, kind.scale
+    values[:, 2] = np.where(text.str.starts_with("-").to_numpy(), _NEGATIVE, 0)
+    values[:, 4:] = digits @ np.array([1000, 100, 10, 1], np.int16)
+    lengths = np.where(series.is_null().to_numpy(), -1, values.shape[1] * 2).astype(np.int64)
+    return _Field(lengths, values.reshape(-1).view(np.uint8))
+
+
+def _without_nul(name: str, field: _Field, *, is_json: bool = False) -> _Field:
+    """Refuse text with a NUL character, which PostgreSQL has no text for, before the epoch is committed."""
+    content = field.content.tobytes()
+    if _JSON_NUL.search(content) is not None if is_json else b"\0" in content:
+        raise SinkError(
+            f"column {name!r} has text with a NUL character, which PostgreSQL cannot store: take it out in a map, such as with "
+            f"pl.col({name!r}).str.replace_all('\\0', '', literal=True)"
+        )
+    return field
 
 
 def _plain(series: pl.Series) -> pl.Series:

@@ -137,13 +137,13 @@ class PostgresSink(Sink):
         sql = client_library("psycopg.sql", "postgres", "PostgreSQL")
         cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(_identifier(self.table)))
         registry = cursor.connection.adapters.types
-        found = {column.name: getattr(registry.get(column.type_code), "name", "unknown") for column in cursor.description}
+        found = {column.name: _type_name(registry, column) for column in cursor.description}
         for name, kind in wanted.items():
             if name not in found:
                 raise SinkError(
                     f"table {self.table!r} has no column {name!r}; expected {name} {kind}: add it, or leave it out in a map"
                 )
-            if _ALIKE.get(found[name], found[name]) != _ALIKE.get(kind, kind):
+            if not _holds(found[name], kind):
                 raise SinkError(
                     f"table {self.table!r}: column {name!r} is {found[name]}, but the query's rows are {kind}: "
                     "change the table, or cast the column in a map"
@@ -152,6 +152,27 @@ class PostgresSink(Sink):
     def _names(self, query: str) -> Any:
         sql = client_library("psycopg.sql", "postgres", "PostgreSQL")
         return sql.SQL(", ").join(map(sql.Identifier, self._columns[query]))
+
+
+def _type_name(registry: Any, column: Any) -> str:
+    name: str = getattr(registry.get(column.type_code), "name", "unknown")
+    return f"numeric({column.precision},{column.scale})" if name == "numeric" and column.precision else name
+
+
+def _holds(found: str, wanted: str) -> bool:
+    """Whether a column can hold every value; a numeric column needs as many digits before and after the point.
+
+    >>> _holds("numeric", "numeric(9,2)"), _holds("numeric(12,4)", "numeric(9,2)"), _holds("numeric(9,1)", "numeric(9,2)")
+    (True, True, False)
+    """
+    if found.startswith("numeric") and wanted.startswith("numeric"):
+        if found == "numeric":
+            return True
+        (precision, scale), (least_precision, least_scale) = (
+            [int(digits) for digits in kind[8:-1].split(",")] for kind in (found, wanted)
+        )
+        return scale >= least_scale and precision - scale >= least_precision - least_scale
+    return _ALIKE.get(found, found) == _ALIKE.get(wanted, wanted)
 
 
 def _identifier(table: str) -> Any:

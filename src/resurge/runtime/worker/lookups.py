@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from resurge.errors import JobError
 from resurge.model.operator import Operator
 from resurge.operators.base import EpochContext, Outcome
 from resurge.operators.lookup import LookupJoin
@@ -46,4 +47,8 @@ def _kept(durable_url: str | None, operator: LookupJoin, last_epoch: int) -> pl.
 
 def _read(operator: LookupJoin) -> pl.DataFrame:
     found: pl.DataFrame = operator.table.read()
+    several = found.filter(found.select(operator.on).is_duplicated())
+    if several.height:
+        key = ", ".join(f"{name} {several[name][0]!r}" for name in operator.on)
+        raise JobError(f"lookup {operator.name!r}: its table has several rows for {key}; expected at most one")
     return found

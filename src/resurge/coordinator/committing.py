@@ -145,7 +145,7 @@ def _absent(facts: Facts) -> tuple[Partition, ...]:
 def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:
     """Write the manifest and log it, after the output of its epoch; then nothing before the oldest one in use is needed."""
     facts = state.facts
-    if not facts.live or not (facts.is_whole or state.settings.saves_partially):
+    if not facts.is_whole and not (facts.live and state.settings.saves_partially):
         return state
     epoch, absent = facts.head, _absent(facts)
     after = recovery.checkpointed(facts, epoch)

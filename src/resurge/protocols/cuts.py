@@ -73,6 +73,8 @@ class Cuts:
             return self if self.newest else Cuts((cut,))
         if self.kept and cut.epoch < self.last:
             raise ProtocolError(f"a cut of epoch {cut.epoch} came; expected none before the newest one, epoch {self.last}")
+        if self.kept and cut.epoch == self.last and not self.kept[-1].partitions <= cut.partitions:
+            raise ProtocolError(f"a second cut of epoch {cut.epoch} lacks partitions of the first; expected all of them")
         return Cuts(in_use((*(kept for kept in self.kept if kept.epoch != cut.epoch), cut)))
 
     def completed(self, partitions: Collection[Partition]) -> "Cuts":

@@ -1,7 +1,10 @@
 """When a live epoch also saves the state of every partition that takes it."""
 
 from resurge.coordinator.state import JobState
+from resurge.protocols import recovery
+from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.checkpoint import is_due
+from resurge.protocols.recovery import Facts
 
 
 def is_wanted(state: JobState, epoch: int) -> bool:
@@ -15,8 +18,16 @@ def is_wanted(state: JobState, epoch: int) -> bool:
 
 
 def is_anything_new(state: JobState) -> bool:
-    """Whether some partition that is live is ahead of its checkpoint."""
+    """Whether some partition that is live is ahead of its checkpoint; a second one of an epoch has all that the first has."""
     facts = state.facts
-    if not facts.is_whole and not state.settings.saves_partially:
+    if facts.is_whole:
+        return facts.cuts.first < facts.head
+    if not state.settings.saves_partially or (facts.cuts.last == facts.head and not facts.cuts.kept[-1].partitions <= facts.live):
         return False
     return any(facts.restore_point(partition) < facts.head for partition in facts.live)
+
+
+def is_possible_with(facts: Facts, step: CatchUp) -> bool:
+    """Whether all whom a step brings along take the live epoch too: what is saved of another epoch would be in no manifest."""
+    after = recovery.advanced(facts, step.cursors())
+    return not step.shadows and after.live.issuperset(step.partitions)

@@ -66,6 +66,8 @@ def _submitted(state: JobState, now_s: float) -> JobState:
     epoch = state.pending.epoch
     state, step = catch_up.joined_step(state)
     is_checkpoint = checkpoint.is_wanted(state, epoch)
+    if is_checkpoint and step is not None and not checkpoint.is_possible_with(state.facts, step):
+        state, step = replace(state, rhythm=replace(state.rhythm, taken=0)), None
     state, attempt = state.new_attempt()
     job = live_job(state, attempt, epoch, step, is_checkpoint=is_checkpoint)
     return submitted(state, now_s, job, step, is_foreground=True)

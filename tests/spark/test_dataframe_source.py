@@ -80,7 +80,7 @@ def test_each_batch_is_copied_once_and_read_back_also_after_a_restart(spark, inc
     arrive(incoming, "a.json", 0, 3)
     arrive(incoming, "b.json", 3, 2)
     reader = source.reader(log)
-    reader.start(spark, folder)
+    reader.start(lambda: spark, folder)
     wait_for(reader, 2)
     start = reader.initialOffset()
     end = reader.latest_offset(start, ReadLimit(max_rows=1))
@@ -101,7 +101,7 @@ def test_each_batch_is_copied_once_and_read_back_also_after_a_restart(spark, inc
     (tmp_path / "copies" / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
     logged = dict(log.entries)
     again = source.reader(log)
-    again.start(spark, folder)
+    again.start(lambda: spark, folder)
     arrive(incoming, "c.json", 5, 4)
     wait_for(again, 3)
     again.stop()
@@ -120,7 +120,7 @@ def test_a_driver_that_slept_while_it_copied_a_batch_changes_nothing_when_it_wak
     arrive(incoming, "a.json", 0, 4)
     sleeper, successor = source_over(incoming).reader(log), source_over(incoming).reader(log)
     sleeper._folder = folder
-    successor.start(spark, folder)
+    successor.start(lambda: spark, folder)
     wait_for(successor, 1)
     successor.stop()
     entries, files = dict(log.entries), sorted((tmp_path / "copies" / "batches").rglob("*.parquet"))
@@ -134,15 +134,15 @@ def test_what_is_no_stream_or_lacks_a_column_or_has_failed_is_named(spark, incom
     """Each error says what was expected."""
     folder = str(tmp_path / "copies")
     with pytest.raises(SourceError, match="expected a streaming one"):
-        dataframe(lambda session: session.range(3), SCHEMA).reader(MemoryLog()).start(spark, folder)
+        dataframe(lambda session: session.range(3), SCHEMA).reader(MemoryLog()).start(lambda: spark, folder)
     with pytest.raises(SourceError, match="has the columns id, but the schema also has at"):
         dataframe(lambda session: session.readStream.schema("id BIGINT").json(str(incoming)), SCHEMA).reader(MemoryLog()).start(
-            spark, folder
+            lambda: spark, folder
         )
     reader = source_over(incoming).reader(MemoryLog())
     with pytest.raises(SourceError, match=r"before start\(spark, folder\) was called"):
         reader.latest_offset({"batch": 0}, ReadLimit())
-    reader.start(spark, folder)
+    reader.start(lambda: spark, folder)
     query = reader._query
     query.stop()
     with pytest.raises(SourceError, match="query has stopped"):
@@ -178,7 +178,7 @@ def test_with_a_remote_checkpoint_url_the_copies_are_there_and_not_on_the_driver
     log = MemoryLog()
     arrive(incoming, "a.json", 0, 3)
     reader = source_over(incoming).reader(log)
-    reader.start(spark, store.location("sources/events"))
+    reader.start(lambda: spark, store.location("sources/events"))
     wait_for(reader, 1)
     copies = stored / "mine" / "sources" / "events"
     wait_until((copies / "checkpoint" / "commits" / "0").exists, "Spark's own log of batch 0")
@@ -194,5 +194,5 @@ def test_a_checkpoint_url_that_spark_cannot_open_is_refused(spark, incoming):
     """Better than copies in some folder of the driver."""
     for url, scheme in (("memory://jobs/mine", "memory"), ("s3://key:secret@bucket/mine", "s3a")):
         with pytest.raises(SourceError, match=rf"Spark cannot open {scheme}://.*Hadoop connector") as caught:
-            source_over(incoming).reader(MemoryLog()).start(spark, url)
+            source_over(incoming).reader(MemoryLog()).start(lambda: spark, url)
         assert "secret" not in str(caught.value)

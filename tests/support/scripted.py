@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from resurge.connectors.contracts import Offset, Source, SourceLog
+from resurge.connectors.contracts import Offset, Source, SourceLog, SourceReader
+from resurge.connectors.frames import bad_frame
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,14 @@ class ScriptedSource(Source):
         return ScriptedReader(self.epochs)
 
 
-class ScriptedReader:
-    """PySpark's contract, nothing more."""
+class ScriptedReader(SourceReader):
+    """No more than a reader must offer."""
 
     def __init__(self, epochs: Sequence[Sequence[pl.DataFrame]]) -> None:
         self.epochs = epochs
 
     def initialOffset(self) -> Offset:
         return {"epoch": 0}
-
-    def latestOffset(self) -> Offset:
-        self.reached = min(getattr(self, "reached", 0) + 1, len(self.epochs))
-        return {"epoch": self.reached}
 
     def latest_offset(self, start: Offset, limit: object) -> Offset:
         return {"epoch": min(start["epoch"] + 1, len(self.epochs))}
@@ -46,8 +43,9 @@ class ScriptedReader:
     def read(self, partition: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         yield from self.epochs[partition[0]][partition[1]].to_arrow().to_batches()
 
-    def commit(self, end: Offset) -> None:
-        pass
+    def read_frames(self, partition: tuple[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+        schema = self.epochs[partition[0]][partition[1]].schema
+        return pl.DataFrame(pl.from_arrow(list(self.read(partition)), schema=schema)), bad_frame([])
 
 
 def scripted(epochs: Sequence[Sequence[pl.DataFrame]]) -> ScriptedSource:

@@ -1,12 +1,12 @@
 """Describe a topology: streams that know their shape, so that a mistake is refused on the line that makes it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from resurge.connectors.contracts import BAD_ROW_SCHEMA, Sink, Source
+from resurge.connectors.contracts import BAD_ROW_SCHEMA, BadRowPolicy, Sink, Source
 from resurge.connectors.sinks import MemorySink
 from resurge.errors import TopologyError
 from resurge.model.durations import Duration, microseconds, positive_microseconds
@@ -56,7 +56,7 @@ class TopologyBuilder:
         *,
         event_time: str | None = None,
         watermark: Duration = 0,
-        bad_rows: str | None = None,
+        bad_rows: BadRowPolicy | None = None,
         where: pl.Expr | None = None,
     ) -> "Stream":
         """Rows enter here; rows may come `watermark` later than the newest event time and still be in time.
@@ -67,11 +67,10 @@ class TopologyBuilder:
             raise TopologyError(
                 f"source {name!r} is {source!r}; expected a connector such as files(...), rate(...) or PythonSource(...)"
             )
-        policy = bad_rows or getattr(source, "bad_rows", "fail")
-        if policy not in ("fail", "route"):
+        if bad_rows not in (None, "fail", "route"):
             raise TopologyError(f"source {name!r}: bad_rows is {bad_rows!r}; expected 'fail' or 'route'")
-        if hasattr(source, "bad_rows") and is_dataclass(source):
-            source = replace(source, bad_rows=policy)
+        policy = bad_rows or source.bad_rows
+        source = source.with_bad_rows(policy)
         delay = microseconds(watermark, f"the watermark of source {name!r}")
         return self._add(SourceOperator(name, (), source, source.schema(), event_time, delay, policy == "route", where))
 

@@ -5,7 +5,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import polars as pl
 import psutil
 
 from resurge.api.builder import TopologyBuilder
-from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
+from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog, SourceReader
 from resurge.connectors.sinks import DiscardSink
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
@@ -46,7 +46,7 @@ class KeySource(Source):
         return KeyReader(self.keys, self.changed)
 
 
-class KeyReader:
+class KeyReader(SourceReader):
     """An offset is a number of epochs; a split is (epoch, share)."""
 
     def __init__(self, keys: int, changed: int) -> None:
@@ -79,13 +79,6 @@ class KeyReader:
         else:
             keys = np.random.default_rng([epoch, share]).integers(0, self.keys, self.changed // SPLITS)
         return pl.DataFrame({"key": keys}), pl.DataFrame(schema={"location": pl.String, "row": pl.String, "error": pl.String})
-
-    def read(self, partition: Any) -> Iterator[Any]:
-        """Not used: `read_frames` is."""
-        yield from self.read_frames(partition)[0].to_arrow().to_batches()
-
-    def commit(self, end: Offset) -> None:
-        """Nothing to forget."""
 
 
 def counting(keys: int, changed: int) -> Topology:

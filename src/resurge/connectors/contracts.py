@@ -1,9 +1,9 @@
 """What a source and a sink must do. Sources follow PySpark's own streaming reader contract."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import polars as pl
@@ -11,6 +11,7 @@ import polars as pl
 from resurge.errors import SinkError
 
 Offset = dict[str, Any]
+BadRowPolicy = Literal["fail", "route"]
 
 
 class SourceLog(Protocol):
@@ -33,7 +34,7 @@ class SourceLog(Protocol):
 
 
 class StreamReader(Protocol):
-    """PySpark's `DataSourceStreamReader`, as far as Resurge calls it.
+    """PySpark's `DataSourceStreamReader`, as far as Resurge calls it; `PythonSource` makes a `SourceReader` of it.
 
     `initialOffset`, `latestOffset`, `partitions` and `commit` are called on the driver, `read` on the executors, with the
     reader pickled. `latestOffset` may take (start, limit), as in PySpark 4.2, or nothing, as before. The same (start, end)
@@ -60,25 +61,73 @@ class ReadLimit:
     max_rows: int | None = None
 
 
-class Source(ABC):
-    """Plain data that describes a source; building one opens nothing.
+class SourceReader(ABC):
+    """What the engine calls on the reader of a source; what a source need not know has a default.
 
-    A reader made by one of our own sources may offer more than PySpark's contract:
-    `latest_offset(start: Offset, limit: ReadLimit) -> Offset`   instead of latestOffset, with our own limit;
-    `read_frames(partition) -> tuple[pl.DataFrame, pl.DataFrame]` instead of read: good rows, and bad rows as BAD_ROW_SCHEMA;
-    `rows_between(start, end) -> int | None`                     how many rows lie between two offsets, if cheap to know;
-    `newest_offset(start) -> Offset`                             all there is now, to show the lag;
-    `lag_by_partition(start, end) -> dict[str, int]`             the same for each partition, to show the lag of each;
-    `arrival_s(start, end) -> float | None`                      mean arrival time (Unix seconds) of the rows in between.
+    `read_frames` is called on the executors, with the reader pickled; everything else on the driver. The same (start, end)
+    must always give the same partitions, and the same partition the same rows: an epoch may be read again. Errors call a reader
+    by its `name`, if it has one, else by its class.
     """
+
+    @abstractmethod
+    def initialOffset(self) -> Offset:
+        """Where the stream begins."""
+
+    @abstractmethod
+    def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Where the next epoch may end."""
+
+    @abstractmethod
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Any]:
+        """The splits between two offsets."""
+
+    @abstractmethod
+    def read_frames(self, partition: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """A split's good rows, and its bad rows as BAD_ROW_SCHEMA."""
+
+    def start(self, session: Callable[[], Any], folder: str) -> None:  # noqa: B027
+        """Before the first offset is asked for: begin what the reader runs by itself. It may ask for the Spark session."""
+
+    def stop(self) -> None:  # noqa: B027
+        """Let go of what the reader holds."""
+
+    def commit(self, end: Offset) -> None:  # noqa: B027
+        """Rows up to here are never asked for again."""
+
+    def newest_offset(self, start: Offset) -> Offset | None:
+        """Everything there is now, to show the lag; None if it is not known."""
+        return None
+
+    def rows_between(self, start: Offset, end: Offset) -> int | None:
+        """How many rows lie between two offsets; None if it is not known cheaply."""
+        return None
+
+    def lag_by_partition(self, start: Offset, end: Offset) -> dict[str, int]:
+        """How many rows of each partition lie between two offsets, where the source knows its partitions."""
+        return {}
+
+    def arrival_s(self, start: Offset, end: Offset) -> float | None:
+        """The mean arrival time (Unix seconds) of the rows between two offsets; None if it is not known."""
+        return None
+
+
+class Source(ABC):
+    """Plain data that describes a source; building one opens nothing."""
+
+    bad_rows: BadRowPolicy = "fail"
+    """Whether rows that cannot be read fail the job, or are a stream of their own."""
 
     @abstractmethod
     def schema(self) -> pl.Schema:
         """The columns of the rows."""
 
     @abstractmethod
-    def reader(self, log: SourceLog) -> StreamReader:
+    def reader(self, log: SourceLog) -> SourceReader:
         """A reader; `log` is a durable folder of its own, kept with the job's checkpoints."""
+
+    def with_bad_rows(self, policy: BadRowPolicy) -> "Source":
+        """The same source with another policy; a source that has no bad rows stays as it is."""
+        return self
 
     def signature(self) -> str:
         """What must not change between two runs of a job."""

@@ -2,14 +2,14 @@
 
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
+from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog, SourceReader
 from resurge.connectors.file_log import Batch, encode_batch, read_batch
 from resurge.connectors.file_ranges import Split, check_unchanged, plan_splits, range_of
 from resurge.connectors.frames import bad_frame
@@ -56,7 +56,7 @@ def dataframe(
     return DataFrameSource(build, columns, trigger_interval, splits)
 
 
-class DataFrameReader:
+class DataFrameReader(SourceReader):
     """Offset {"batch": n} is the end of log entry n, which names the files of Spark's batch n - 1.
 
     `start` must be called on the driver before the first offset is asked for, and `stop` at the end. An entry is written only
@@ -79,8 +79,9 @@ class DataFrameReader:
         source = DataFrameSource(_not_on_executors, self.source.columns, self.source.trigger_interval, self.source.splits)
         return {**self.__dict__, "source": source, "_log": None, "_query": None, "_batches": {}, "_logged": set()}
 
-    def start(self, spark: "SparkSession", folder: str) -> None:
+    def start(self, session: "Callable[[], SparkSession]", folder: str) -> None:
         """Start Spark's own query; copies go to `<folder>/batches`, Spark's progress to `<folder>/checkpoint`."""
+        spark = session()
         self._folder = plain_location(folder)
         refuse_unknown_to_spark(spark, self._folder)
         self._logged = set(self._driver_log().numbers())
@@ -122,10 +123,6 @@ class DataFrameReader:
             last = number
         return {"batch": last}
 
-    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
-        """PySpark's name for the same."""
-        return self.latest_offset(start, ReadLimit(getattr(limit, "max_rows", None)))
-
     def newest_offset(self, start: Offset) -> Offset:
         return {"batch": max(self._logged_after(int(start["batch"])), default=int(start["batch"]))}
 
@@ -139,9 +136,6 @@ class DataFrameReader:
             check_unchanged(part)
             frames.append(read_parquet(part, self.source.columns))
         return pl.concat(frames) if frames else pl.DataFrame(schema=self.source.columns), bad_frame([])
-
-    def read(self, partition: Split) -> Iterator[Any]:
-        return iter(self.read_frames(partition)[0].to_arrow().to_batches())
 
     def commit(self, end: Offset) -> None:
         """Remove the copies that are never asked for again, and their entries.

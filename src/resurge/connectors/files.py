@@ -2,14 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Literal, cast
 
 import polars as pl
 
-from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
+from resurge.connectors.contracts import BadRowPolicy, Offset, ReadLimit, Source, SourceLog, SourceReader
 from resurge.connectors.csv_files import is_csv_type, read_csv
 from resurge.connectors.file_log import FileLog
 from resurge.connectors.file_ranges import (
@@ -31,7 +31,6 @@ from resurge.connectors.text_records import cut_text
 from resurge.errors import BadFileError, ResurgeError, SourceError, TopologyError
 
 FileFormat = Literal["parquet", "csv", "jsonl"]
-BadRows = Literal["fail", "route"]
 SUFFIXES: dict[str, FileFormat] = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 SAMPLED_ROWS = 1000
 LARGE_TEXT_BYTES = 64 * 1024 * 1024
@@ -46,9 +45,12 @@ class FileSource(Source):
     columns: pl.Schema
     max_rows_per_epoch: int | None = None
     max_files_per_epoch: int | None = None
-    bad_rows: BadRows = "fail"
+    bad_rows: BadRowPolicy = "fail"
     has_header: bool = True
     splits: int = 4
+
+    def with_bad_rows(self, policy: BadRowPolicy) -> "FileSource":
+        return replace(self, bad_rows=policy)
 
     def schema(self) -> pl.Schema:
         return self.columns
@@ -67,7 +69,7 @@ def files(
     *,
     max_rows_per_epoch: int | None = None,
     max_files_per_epoch: int | None = None,
-    bad_rows: BadRows = "fail",
+    bad_rows: BadRowPolicy = "fail",
     has_header: bool = True,
     splits: int = 4,
 ) -> FileSource:
@@ -125,7 +127,7 @@ def _check_types(location: str, file_format: FileFormat, columns: pl.Schema) -> 
             )
 
 
-class FileReader:
+class FileReader(SourceReader):
     """Reads a FileSource. Offset {"batch": n} is the end of log entry n, which says which rows of which files it has."""
 
     def __init__(self, source: FileSource, log: SourceLog) -> None:
@@ -155,10 +157,6 @@ class FileReader:
             if part.is_last:
                 self._footer_rows.pop((part.path, part.version), None)
         return log.append(splits, [file.path for file in listed])
-
-    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
-        """PySpark's name for the same."""
-        return self.latest_offset(start, ReadLimit(getattr(limit, "max_rows", None)))
 
     def newest_offset(self, start: Offset) -> Offset:
         """All there is now; "unread_rows" are those that are in no batch yet, as many as files of that size usually have."""
@@ -206,9 +204,6 @@ class FileReader:
         if self.source.bad_rows == "fail":
             refuse_bad_rows(refused_rows)
         return pl.concat(good) if good else pl.DataFrame(schema=self.source.columns), refused_rows
-
-    def read(self, partition: Split) -> Iterator[Any]:
-        return iter(self.read_frames(partition)[0].to_arrow().to_batches())
 
     def commit(self, end: Offset) -> None:
         """Trim the log. Files are kept: who wrote them decides when they go."""

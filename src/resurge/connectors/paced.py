@@ -1,8 +1,8 @@
 """What generated sources share: rows are numbered, and a clock or a bound per epoch says how many there are by now."""
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from resurge.connectors.contracts import Offset, ReadLimit
+from resurge.connectors.contracts import Offset, ReadLimit, SourceReader
 from resurge.connectors.frames import bad_frame
 from resurge.errors import SourceError, TopologyError
 
@@ -60,7 +60,7 @@ class Pace:
         return (positions / self.rows_per_second * 1e6).astype(np.int64) + round(split.started_at * 1e6)
 
 
-class PacedReader(ABC):
+class PacedReader(SourceReader):
     """A reader of numbered rows. The clock is read on the driver only, in `latest_offset`; offsets say the rest."""
 
     def __init__(self, name: str, pace: Pace, clock: Callable[[], float] = time.time) -> None:
@@ -87,10 +87,6 @@ class PacedReader(ABC):
         last = min([available, *(first + bound for bound in bounds)])
         return start if last <= first else {"rows": last, "started_at": started_at}
 
-    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
-        """PySpark's name for the same."""
-        return self.latest_offset(start, ReadLimit(getattr(limit, "max_rows", None)))
-
     def newest_offset(self, start: Offset) -> Offset:
         """All that has arrived; a source without clock and total is never behind."""
         if self.pace.rows_per_second is None and self.pace.total is None:
@@ -108,12 +104,6 @@ class PacedReader(ABC):
 
     def read_frames(self, partition: RowRange) -> tuple[pl.DataFrame, pl.DataFrame]:
         return self.rows(partition), bad_frame([])
-
-    def read(self, partition: RowRange) -> Iterator[Any]:
-        return iter(self.rows(partition).to_arrow().to_batches())
-
-    def commit(self, end: Offset) -> None:  # noqa: B027
-        """Nothing is kept."""
 
     def rows_between(self, start: Offset, end: Offset) -> int:
         return int(end["rows"]) - int(start["rows"])

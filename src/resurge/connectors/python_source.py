@@ -1,21 +1,19 @@
 """Any PySpark Python data source, unchanged: a `DataSource` class with options, or a ready stream reader."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
+from resurge.connectors.contracts import BadRowPolicy, Offset, ReadLimit, Source, SourceLog, SourceReader
 from resurge.connectors.frames import refuse_bad_rows
-from resurge.connectors.reading import checked_offset, latest_offset, read_split, source_error
+from resurge.connectors.reading import checked_offset, frames, latest_offset, read_split, source_error, split_name
 from resurge.connectors.spark_types import polars_schema, struct_type
 from resurge.errors import ResurgeError, SourceError, TopologyError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-BadRows = Literal["fail", "route"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class PythonSource(Source):
     source: Any
     options: Mapping[str, str] = field(default_factory=dict)
     declared_schema: Any = None
-    bad_rows: BadRows = "fail"
+    bad_rows: BadRowPolicy = "fail"
 
     def __post_init__(self) -> None:
         if self.bad_rows not in ("fail", "route"):
@@ -52,7 +50,10 @@ class PythonSource(Source):
     def reader(self, log: SourceLog) -> "PythonReader":
         data_source = self._data_source()
         inner = self.source if data_source is None else _stream_reader(data_source, self._spark_schema(data_source))
-        return PythonReader(self._name(data_source), _planned(inner), self.schema(), self.bad_rows)
+        return PythonReader(self._name(data_source), _planned(inner, self.schema()), self.schema(), self.bad_rows)
+
+    def with_bad_rows(self, policy: BadRowPolicy) -> "PythonSource":
+        return replace(self, bad_rows=policy)
 
     def signature(self) -> str:
         return f"{self._name(self._data_source())}: {super().signature()}"
@@ -90,10 +91,10 @@ def _stream_reader(data_source: Any, schema: "StructType") -> Any:
         ) from error
 
 
-def _planned(reader: Any) -> Any:
+def _planned(reader: Any, schema: pl.Schema) -> Any:
     from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-    return SimpleReader(reader) if isinstance(reader, SimpleDataSourceStreamReader) else reader
+    return SimpleReader(reader, schema) if isinstance(reader, SimpleDataSourceStreamReader) else reader
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,11 @@ class SimpleSplit:
 
 
 @dataclass(frozen=True)
-class SimpleReader:
+class SimpleReader(SourceReader):
     """A `SimpleDataSourceStreamReader` as a planned one: one split, always read with `readBetweenOffsets`."""
 
     reader: Any
+    schema: pl.Schema
 
     def initialOffset(self) -> Offset:
         return self.reader.initialOffset()  # type: ignore[no-any-return]
@@ -125,21 +127,22 @@ class SimpleReader:
     def partitions(self, start: Offset, end: Offset) -> Sequence[SimpleSplit]:
         return [] if start == end else [SimpleSplit(start, end)]
 
-    def read(self, partition: SimpleSplit) -> Iterator[Any]:
-        return self.reader.readBetweenOffsets(partition.start, partition.end)  # type: ignore[no-any-return]
+    def read_frames(self, partition: SimpleSplit) -> tuple[pl.DataFrame, pl.DataFrame]:
+        rows = self.reader.readBetweenOffsets(partition.start, partition.end)
+        return frames(rows, self.schema, f"{type(self.reader).__name__} {split_name(partition)}")
 
     def commit(self, end: Offset) -> None:
         self.reader.commit(end)
 
 
 @dataclass(frozen=True)
-class PythonReader:
+class PythonReader(SourceReader):
     """A third-party reader behind our names for its failures and its bad rows."""
 
     name: str
     inner: Any
     schema: pl.Schema
-    bad_rows: BadRows
+    bad_rows: BadRowPolicy
 
     def initialOffset(self) -> Offset:
         return checked_offset(self, self._call("say where it begins", self.inner.initialOffset))
@@ -160,9 +163,6 @@ class PythonReader:
         if self.bad_rows == "fail":
             refuse_bad_rows(bad)
         return good, bad
-
-    def read(self, partition: Any) -> Iterator[Any]:
-        return iter(self.read_frames(partition)[0].to_arrow().to_batches())
 
     def commit(self, end: Offset) -> None:
         self._call(f"take note of the commit of {end!r}", self.inner.commit, end)

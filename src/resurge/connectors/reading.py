@@ -1,4 +1,4 @@
-"""How driver and worker call a reader: our own methods where it has them, else PySpark's contract."""
+"""How driver and worker call a reader: a `SourceReader`, or one that keeps PySpark's contract."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from resurge.connectors.contracts import Offset, ReadLimit
+from resurge.connectors.contracts import Offset, ReadLimit, SourceReader
 from resurge.connectors.frames import BadRow, bad_frame, conform, frame_of_rows
 from resurge.errors import ResurgeError, SourceError
 from resurge.model.user_code import user_traceback
@@ -18,7 +18,7 @@ ROWS_PER_CONVERSION = 50_000
 def latest_offset(reader: Any, start: Offset, limit: ReadLimit) -> Offset:
     """Where the next epoch may end."""
     try:
-        if hasattr(reader, "latest_offset"):
+        if isinstance(reader, SourceReader):
             return checked_offset(reader, reader.latest_offset(start, limit))
         if not takes_start_and_limit(reader):
             return checked_offset(reader, reader.latestOffset())
@@ -64,17 +64,18 @@ def checked_offset(reader: Any, offset: Any) -> Offset:
 def read_split(reader: Any, partition: Any, schema: pl.Schema) -> tuple[pl.DataFrame, pl.DataFrame]:
     """A split's good rows, and its bad rows as BAD_ROW_SCHEMA."""
     try:
-        if hasattr(reader, "read_frames"):
+        if isinstance(reader, SourceReader):
             good, bad = reader.read_frames(partition)
             return conform(good, schema), bad
-        return _frames(reader.read(partition), schema, f"{reader_name(reader)} {split_name(partition)}")
+        return frames(reader.read(partition), schema, f"{reader_name(reader)} {split_name(partition)}")
     except ResurgeError:
         raise
     except Exception as error:
         raise source_error(reader, f"read {split_name(partition)}", error) from error
 
 
-def _frames(items: Iterable[Any], schema: pl.Schema, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+def frames(items: Iterable[Any], schema: pl.Schema, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Good and bad rows of what a PySpark reader yields: tuples, rows or Arrow record batches."""
     good: list[pl.DataFrame] = []
     bad: list[BadRow] = []
     first_row = 0

@@ -10,6 +10,7 @@ import polars as pl
 
 from resurge.model.operator import Operator, StreamShape
 from resurge.operators.coding import Coded, coded
+from resurge.operators.combining import Combiner
 from resurge.operators.hashing import Hashes
 from resurge.operators.state import State, TableDelta, TableSpec
 
@@ -109,6 +110,10 @@ class StatefulOperator(Operator):
         The rows may be of any keys. What comes of a key, and in which order, must depend on the rows and the state of the
         keys of its own key group alone: whichever others are in the same call, it is the same to the last bit.
         """
+
+    def combiner(self, shape: StreamShape) -> Combiner | None:
+        """How rows of an input may be combined before they are sent to the operator; None if they may not."""
+        return None
 
     @property
     def keeps_key(self) -> bool:

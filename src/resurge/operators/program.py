@@ -226,8 +226,7 @@ class _Compiler:
 
     def _exchange(self, number: int, level: int, key: tuple[str, ...], operator: Operator) -> int:
         shape = self.topology.shapes[self.nodes[number].operator.name]
-        make = getattr(operator, "combiner", None)
-        combiner: Combiner | None = make(shape) if make is not None else None
+        combiner = operator.combiner(shape) if isinstance(operator, StatefulOperator) else None
         identity = (number, level, key, combiner, operator.name if combiner else None)
         if identity not in self.exchanges:
             self.exchanges[identity] = Exchange(len(self.exchanges), number, level, key, shape, combiner, (operator.name,))

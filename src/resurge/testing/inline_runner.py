@@ -3,7 +3,9 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
+from resurge.errors import JobError
 from resurge.model.names import NodeId
 from resurge.runtime.driver.runner import Member, NodesLostError
 from resurge.runtime.worker.level import JobCode, LevelTask
@@ -72,6 +74,10 @@ class InlineRunner:
         lost = {NodeId(slot.node) for slot in plan.slots} - set(self._members)
         if lost:
             raise NodesLostError(lost)
+
+    def session(self) -> NoReturn:
+        """There is none."""
+        raise JobError("the inline runner has no Spark session; run a job with a streaming DataFrame on Spark")
 
     def close(self) -> None:
         """Nothing to close."""

@@ -667,3 +667,17 @@ def test_rows_without_event_time_can_be_left_out_where_they_enter(tmp_path: Path
         else:
             finish(bench.engine(job.build()))
             assert bench.shown()["rows"]["n"].to_list() == wanted
+
+
+class ForeignReaderSource(ScriptedSource):
+    """A source of a user that makes something else than a reader."""
+
+    def reader(self, log):
+        return object()
+
+
+def test_a_source_whose_reader_keeps_no_contract_is_refused(bench: Bench) -> None:
+    """What the engine calls is declared: a reader that does not derive from it is refused by name, before anything runs."""
+    made = scripted(script())
+    with pytest.raises(TopologyError, match="made a reader of the class object; expected a SourceReader"):
+        finish(bench.engine(topology(bench.sink, ForeignReaderSource(made.epochs, made.columns))))

@@ -1,13 +1,13 @@
 """A Kafka topic as a source: offsets are kept in the job's journal, and partitions are read where tasks run."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import polars as pl
 
-from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog
+from resurge.connectors.contracts import BadRowPolicy, Offset, ReadLimit, Source, SourceLog, SourceReader
 from resurge.connectors.extras import client_library
 from resurge.connectors.frames import bad_frame, refuse_bad_rows
 from resurge.connectors.kafka.client import KafkaCluster, patiently
@@ -37,7 +37,10 @@ class KafkaSource(Source):
     is_json: bool
     start: Start
     max_rows_per_epoch: int | None = None
-    bad_rows: Literal["fail", "route"] = "fail"
+    bad_rows: BadRowPolicy = "fail"
+
+    def with_bad_rows(self, policy: BadRowPolicy) -> "KafkaSource":
+        return replace(self, bad_rows=policy)
 
     def schema(self) -> pl.Schema:
         return self.columns
@@ -56,7 +59,7 @@ def kafka(
     *,
     start: Any = EARLIEST,
     max_rows_per_epoch: int | None = None,
-    bad_rows: Literal["fail", "route"] = "fail",
+    bad_rows: BadRowPolicy = "fail",
     client: Mapping[str, Any] | None = None,
     patience_s: float = 120.0,
 ) -> KafkaSource:
@@ -80,8 +83,11 @@ def kafka(
     )
 
 
-class KafkaReader:
-    """Offset {"topic_id": id, "partitions": {"0": next offset, ...}}."""
+class KafkaReader(SourceReader):
+    """Offset {"topic_id": id, "partitions": {"0": next offset, ...}}.
+
+    A commit needs nothing: the offsets are the journal's, and no consumer group exists.
+    """
 
     def __init__(self, source: KafkaSource, log: SourceLog) -> None:
         self.source = source
@@ -114,10 +120,6 @@ class KafkaReader:
         bounds = [bound for bound in (limit.max_rows, self.source.max_rows_per_epoch) if bound is not None]
         return limited(needed, self._newest, min(bounds, default=None)).as_offset()
 
-    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
-        """PySpark's name for the same."""
-        return self.latest_offset(start, ReadLimit(getattr(limit, "max_rows", None)))
-
     def newest_offset(self, start: Offset) -> Offset:
         """All there was when the last epoch was planned."""
         return start if self._newest is None else self._newest.as_offset()
@@ -144,12 +146,6 @@ class KafkaReader:
         if self.source.bad_rows == "fail":
             refuse_bad_rows(refused)
         return good, refused
-
-    def read(self, partition: OffsetRange) -> Iterator[Any]:
-        return iter(self.read_frames(partition)[0].to_arrow().to_batches())
-
-    def commit(self, end: Offset) -> None:
-        """Nothing: the offsets are the journal's, and no consumer group exists."""
 
     def _resolved_start(self) -> TopicOffsets:
         start, found = self.source.start, describe(self.topic)

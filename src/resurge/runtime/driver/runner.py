@@ -1,7 +1,7 @@
 """What the engine needs from whoever runs its jobs: nodes, and a way to run a plan on them."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from resurge.model.names import NodeId
 from resurge.runtime.worker.level import JobCode
@@ -46,6 +46,9 @@ class Runner(Protocol):
 
     def run(self, plan: JobPlan) -> list[SlotReport]:
         """Run one job and return what every slot reported at every level, or raise NodesLostError."""
+
+    def session(self) -> Any:
+        """The Spark session, for sources that are streaming DataFrames."""
 
     def close(self) -> None:
         """Let go of what was opened."""

@@ -4,13 +4,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from resurge.connectors.contracts import Offset, ReadLimit
+from resurge.connectors.contracts import Offset, ReadLimit, SourceReader
 from resurge.connectors.reading import latest_offset
-from resurge.errors import ResurgeError, SourceError
+from resurge.errors import ResurgeError, SourceError, TopologyError
 from resurge.model.topology import Topology
 from resurge.model.user_code import user_traceback
 from resurge.operators.stateless import SourceOperator
 from resurge.protocols.epoch import shares
+from resurge.runtime.driver.runner import Runner
 from resurge.runtime.worker.messages import Split
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
@@ -52,19 +53,17 @@ class Sources:
 
     def __init__(self, topology: Topology, store: DurableStore) -> None:
         self.store = store
-        self.readers: dict[str, Any] = {}
+        self.readers: dict[str, SourceReader] = {}
         for operator in topology.operators.values():
             if isinstance(operator, SourceOperator):
-                self.readers[operator.name] = operator.source.reader(StoredSourceLog(store, operator.name))
+                self.readers[operator.name] = _reader(operator, StoredSourceLog(store, operator.name))
         self.demands: dict[str, int | None] = dict.fromkeys(self.readers)
         self.is_capped = False
 
-    def begin(self, runner: Any) -> None:
-        """Start readers that need a Spark session of their own, such as streaming DataFrames."""
+    def begin(self, runner: Runner) -> None:
+        """Start what readers run by themselves, such as the query of a streaming DataFrame."""
         for name, reader in self.readers.items():
-            start = getattr(reader, "start", None)
-            if start is not None:
-                self._told(name, start, runner.session(), self.store.location(paths.source_folder(name)))
+            self._told(name, reader.start, runner.session, self.store.location(paths.source_folder(name)))
 
     def initial(self) -> dict[str, Offset]:
         """Where every source begins."""
@@ -80,7 +79,7 @@ class Sources:
             end = self._told(name, latest_offset, reader, reached[name], ReadLimit(share))
             offsets[name] = reached[name], end
             if limit is not None and share is not None:
-                self._learn_demand(name, self._rows_between(name, reached[name], end), share, limit)
+                self._learn_demand(name, reader.rows_between(reached[name], end), share, limit)
         return offsets
 
     def _learn_demand(self, name: str, rows: int | None, share: int, limit: int) -> None:
@@ -89,10 +88,6 @@ class Sources:
         self.is_capped = self.is_capped or is_capped
         least = limit // (4 * len(self.readers))
         self.demands[name] = None if rows is None or is_capped else max(2 * rows, least)
-
-    def _rows_between(self, name: str, start: Offset, end: Offset) -> int | None:
-        count = getattr(self.readers[name], "rows_between", None)
-        return count(start, end) if count is not None else None
 
     def splits(self, planned: EpochPlanned) -> list[Split]:
         """The splits of an epoch, in the fixed order: source by name, then the reader's own order."""
@@ -110,11 +105,7 @@ class Sources:
 
     def arrival_s(self, offsets: dict[str, tuple[Offset, Offset]]) -> float:
         """Mean arrival time of an epoch's rows where a source knows it, else now."""
-        times = []
-        for name, (start, end) in offsets.items():
-            tell = getattr(self.readers[name], "arrival_s", None)
-            if tell is not None and start != end:
-                times.append(tell(start, end))
+        times = [self.readers[name].arrival_s(start, end) for name, (start, end) in offsets.items() if start != end]
         known = [value for value in times if value is not None]
         return sum(known) / len(known) if known else time.time()
 
@@ -122,10 +113,8 @@ class Sources:
         """How many rows wait, where all sources can tell."""
         total = 0
         for name, reader in self.readers.items():
-            newest, count = getattr(reader, "newest_offset", None), getattr(reader, "rows_between", None)
-            if newest is None or count is None:
-                return None
-            waiting = self._told(name, count, reached[name], self._told(name, newest, reached[name]))
+            newest = self._told(name, reader.newest_offset, reached[name])
+            waiting = None if newest is None else self._told(name, reader.rows_between, reached[name], newest)
             if waiting is None:
                 return None
             total += waiting
@@ -135,9 +124,10 @@ class Sources:
         """How many rows wait in each partition of the sources that know their partitions."""
         found = {}
         for name, reader in self.readers.items():
-            newest, count = getattr(reader, "newest_offset", None), getattr(reader, "lag_by_partition", None)
-            if newest is not None and count is not None:
-                found[name] = self._told(name, count, reached[name], self._told(name, newest, reached[name]))
+            newest = self._told(name, reader.newest_offset, reached[name])
+            waiting = {} if newest is None else self._told(name, reader.lag_by_partition, reached[name], newest)
+            if waiting:
+                found[name] = waiting
         return found
 
     def commit(self, reached: dict[str, Offset]) -> None:
@@ -149,9 +139,7 @@ class Sources:
     def stop(self) -> None:
         """Let go of what readers hold."""
         for name, reader in self.readers.items():
-            stop = getattr(reader, "stop", None)
-            if stop is not None:
-                self._told(name, stop)
+            self._told(name, reader.stop)
 
     def _told(self, name: str, function: Any, *arguments: Any) -> Any:
         try:
@@ -163,3 +151,13 @@ class Sources:
                 f"source {name!r} failed: {type(error).__name__}: {error}; nothing was lost: run again to resume when it is mended"
                 f"{user_traceback(error)}"
             ) from error
+
+
+def _reader(operator: SourceOperator, log: StoredSourceLog) -> SourceReader:
+    reader = operator.source.reader(log)
+    if not isinstance(reader, SourceReader):
+        raise TopologyError(
+            f"source {operator.name!r} made a reader of the class {type(reader).__name__}; expected a SourceReader: derive from it, "
+            "or wrap a PySpark reader in PythonSource"
+        )
+    return reader

@@ -264,7 +264,7 @@ class LevelTask:
         if shared in batches:
             return batches[shared]
         shape = self.program.topology.shapes[operator.inputs[index]]
-        combiner: Combiner | None = operator.combiner(shape) if hasattr(operator, "combiner") else None
+        combiner = operator.combiner(shape)
         found = [self.inbox.rows(number, epoch.epoch, self.key_groups) for number in feed.exchanges]
         pieces = [piece for piece in found if piece is not None]
         for number in feed.nodes:

@@ -18,7 +18,7 @@ HASHED = """
 from resurge.coordinator.canonical import digest
 from resurge.simulator.run import simulate
 for seed in range(12):
-    drivers = simulate("random", seed).drivers
+    drivers = [*simulate("random", seed).drivers, *simulate("elastic", seed).drivers]
     print(digest([(driver.recorded, driver.sent, driver.state) for driver in drivers]))
 """
 
@@ -38,6 +38,9 @@ def test_every_schedule_can_be_replayed_from_its_inputs(strategy: str) -> None:
     """The same commands after every input, and the same state at the end, for every driver of a run."""
     for seed in range(SEEDS):
         for driver in simulate("random", seed, strategy, is_checked=False).drivers:
+            replayed(driver)
+    for seed in range(SEEDS // 4):
+        for driver in simulate("elastic", seed, strategy, is_checked=False).drivers:
             replayed(driver)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from resurge.coordinator.inputs import Move
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.experiments.hashtag_topology import PRIORITIES
 from resurge.simulator.faults import Arrive, Kill, RestartDriver, Schedule
@@ -28,7 +29,7 @@ def kept_seeds() -> list[tuple[int, str]]:
 
 def described(outcome: Outcome) -> str:
     """What broke, and the command that repeats it."""
-    call = f"simulate('random', {outcome.seed}, '{outcome.strategy}')"
+    call = f"simulate('{outcome.scenario.name}', {outcome.seed}, '{outcome.strategy}')"
     return (
         f"seed {outcome.seed} with {outcome.strategy}: {outcome.broken}\n"
         f'repeat it with: .venv/bin/python -c "from resurge.simulator.run import simulate; print({call}.broken)"\n'
@@ -61,6 +62,23 @@ def test_no_schedule_loses_or_repeats_anything(request: pytest.FixtureRequest) -
     broken = [line for lines, _ in results for line in lines]
     assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
     assert set().union(*(losses for _, losses in results)) == set(STRATEGIES)
+
+
+def test_no_move_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
+    """Users move, drain and balance while nodes and drivers die: every request is answered, and every way was gone to its end."""
+    count = request.config.getoption("--schedules") // 8
+    verdicts, broken = Counter[tuple[str, str]](), []
+    for seed in range(count):
+        outcome = simulate("elastic", seed, STRATEGIES[seed % len(STRATEGIES)])
+        if outcome.broken:
+            broken.append(described(outcome))
+        for driver in outcome.drivers:
+            for name, answers in driver.answers.items():
+                wish = driver.asked[name]
+                verdicts[wish.how if isinstance(wish, Move) else type(wish).__name__, answers[-1].verdict.value] += 1
+    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
+    for kind in ("precopy", "direct", "Drain", "Balance"):
+        assert count < 100 or all(verdicts[kind, verdict] for verdict in ("done", "failed", "refused")), verdicts
 
 
 @pytest.mark.parametrize(("seed", "strategy"), kept_seeds())

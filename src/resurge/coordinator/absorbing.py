@@ -10,12 +10,15 @@ from resurge.coordinator.inputs import (
     ENGINE_FAILED,
     MISPLACED,
     Appended,
+    Balance,
     CommandFailed,
     Done,
+    Drain,
     Failure,
     FinishRecovery,
     InputReady,
     JobEnded,
+    Move,
     NodesChanged,
     Planned,
     Published,
@@ -29,7 +32,7 @@ from resurge.coordinator.inputs import (
 from resurge.coordinator.jobs import is_void
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.narration import planned as plan_told
-from resurge.coordinator.policies import live
+from resurge.coordinator.policies import live, migration
 from resurge.coordinator.scheduling import after_loss, is_same_question
 from resurge.coordinator.state import Ended, Goal, JobState, Publication, Question, Saving, Stage, Turn
 from resurge.errors import ProtocolError
@@ -61,7 +64,10 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
     if not gone:
         return state
     before = state.facts
-    facts = after_loss(before, gone, state.strategy)
+    occupied = {known.node for known in before.standing.values()}
+    released = frozenset(node for node in gone & state.draining if node not in occupied)
+    state = migration.released(state, released)
+    facts = after_loss(recovery.nodes_left(before, released), gone - released, state.strategy)
     down = frozenset(facts.of_phase(Phase.DOWN))
     state = replace(
         state,
@@ -76,6 +82,7 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
         if is_void(state, flight.job):
             state = _without(state, attempt).sending(Cancel(attempt))
     state = replace(state, ended=tuple(ended for ended in state.ended if ended.ended.attempt in state.jobs))
+    state = migration.after_loss(state, gone, now_s)
     return priced(state.emitting(*state.told.changed(now_s, before, facts)))
 
 
@@ -89,6 +96,12 @@ def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
         return lost(state, ended.lost, now_s)
     if ended.result is None:
         state = _discarded(_without(state, ended.attempt), ended.attempt)
+        if flight.job.ships:
+            # Whatever is wrong with moving state, the job goes on without.
+            reason = ended.failure.message if ended.failure else "the job that shipped its state ended without a result"
+            state = migration.given_up(state, reason, now_s)
+        if flight.job.is_shipping_only:
+            return state
         return _failed(state, ended.failure or Failure(ENGINE_FAILED, "the job ended without a result"), now_s)
     at_s = now_s if ended.at_s is None else ended.at_s
     if ended.attempt != state.lane.foreground and state.lane.foreground is not None:
@@ -185,6 +198,8 @@ def command_failed(state: JobState, failed: CommandFailed) -> JobState:
 def requested(state: JobState, request: Requested, now_s: float) -> JobState:
     """What the user wishes is the goal from now on."""
     wish, lane = request.wish, state.lane
+    if isinstance(wish, Move | Drain | Balance):
+        return migration.requested(state, wish, now_s)
     if isinstance(wish, Stop):
         return replace(state, goal=replace(state.goal, is_stopping=True))
     due = replace(lane, turn=Turn.DUE, began_s=now_s, is_looked=True)

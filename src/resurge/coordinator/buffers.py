@@ -1,7 +1,7 @@
 """What is buffered where: output that nodes keep for partitions which are not live, within a limit. A value."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from resurge.model.names import NodeId, Partition
@@ -54,6 +54,17 @@ class Buffers:
         gone = frozenset(nodes)
         left = tuple(buffered for buffered in self.held if buffered.node not in gone)
         return self if len(left) == len(self.held) else Buffers(left)
+
+    def without_producers(self, partitions: Collection[Partition]) -> "Buffers":
+        """What these partitions produced is not asked for again: they have left the nodes that hold it."""
+        if not any(partition in partitions for buffered in self.held for partition, _ in buffered.produced):
+            return self
+        return Buffers(
+            tuple(
+                replace(buffered, produced=tuple(each for each in buffered.produced if each[0] not in partitions))
+                for buffered in self.held
+            )
+        )
 
     def excess(self, limit_bytes: int, in_use: Collection[Pair]) -> list[Buffered]:
         """The oldest buffers of nodes that hold too much, unless they are read now; shadows will replay their epochs instead."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from resurge.coordinator.scheduling import Strategy
 from resurge.model.names import NodeId, Partition
+from resurge.model.requests import Answer
 from resurge.model.work import Job
+from resurge.planning.key_group_moves import MoveProblem
 from resurge.protocols.recovery import Facts
 from resurge.telemetry.events import Event
 
@@ -155,10 +157,42 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class PlanMoves:
+    """Ask the planner what should move where; ends in `MovesPlanned`."""
+
+    number: int
+    problem: MoveProblem
+
+
+@dataclass(frozen=True)
+class Respond:
+    """Answer a user's request; ends in `Done`."""
+
+    number: int
+    request: str
+    answer: Answer
+
+
+@dataclass(frozen=True)
 class Emit:
     """Write a telemetry event."""
 
     event: Event
 
 
-Command = Run | Cancel | Poll | Append | Publish | WriteManifest | Forget | Adopt | Discard | DropBuffers | Plan | Emit
+Command = (
+    Run
+    | Cancel
+    | Poll
+    | Append
+    | Publish
+    | WriteManifest
+    | Forget
+    | Adopt
+    | Discard
+    | DropBuffers
+    | Plan
+    | PlanMoves
+    | Respond
+    | Emit
+)

@@ -16,7 +16,7 @@ from resurge.coordinator.commands import (
 )
 from resurge.coordinator.inputs import JobResult
 from resurge.coordinator.measuring import measured
-from resurge.coordinator.policies import catch_up
+from resurge.coordinator.policies import catch_up, migration
 from resurge.coordinator.state import InFlight, JobState, Pending, Publication, Saving, Stage, Turn
 from resurge.model.names import Partition
 from resurge.model.work import LAST_EPOCH, Job, Role
@@ -31,6 +31,10 @@ def committed(state: JobState, flight: InFlight, result: JobResult, took_s: floa
     """Commit whatever the job was for: lagging partitions first, then the live epoch, then the checkpoint."""
     job, step = flight.job, flight.step
     state = _adopted(state, job, result)
+    if job.is_shipping_only:
+        return migration.shipped(replace(state, failures=0), job, result)
+    if job.leaves:
+        state = migration.switched(state, job, result, now_s)
     state = replace(state, rhythm=replace(state.rhythm, attempt_s=took_s), failures=0)
     if step is not None:
         state = _catch_up_committed(state, flight, step, result, took_s, now_s)

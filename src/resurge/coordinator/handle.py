@@ -11,13 +11,14 @@ from resurge.coordinator.inputs import (
     Input,
     InputReady,
     JobEnded,
+    MovesPlanned,
     NodesChanged,
     Planned,
     Requested,
     Tick,
 )
 from resurge.coordinator.jobs import saving_job, source_job
-from resurge.coordinator.policies import catch_up, checkpoint, live
+from resurge.coordinator.policies import catch_up, checkpoint, live, migration
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.state import Goal, JobState, Stage, Turn
 from resurge.errors import ProtocolError
@@ -48,6 +49,8 @@ def _absorbed(state: JobState, event: Input, now_s: float) -> JobState:
         return absorbing.input_ready(state, event, now_s)
     if isinstance(event, Planned):
         return absorbing.answered(state, event, now_s)
+    if isinstance(event, MovesPlanned):
+        return migration.planned(state, event, now_s)
     if isinstance(event, Requested):
         return absorbing.requested(state, event, now_s)
     if isinstance(event, CommandFailed):
@@ -72,6 +75,10 @@ def _moved(state: JobState, now_s: float) -> JobState:
         return state
     if lane.awaited:
         state = replace(state, lane=replace(lane, awaited=frozenset()))
+    if state.goal.stage in _MOVING_STAGES:
+        moving = migration.proposed(state, now_s)
+        if moving is not state:
+            return moving
     return _STAGES[state.goal.stage](state, now_s)
 
 
@@ -154,6 +161,10 @@ _STAGES: dict[Stage, Callable[[JobState, float], JobState]] = {
     Stage.RECOVERING: _recover,
     Stage.SAVING: _save,
 }
+
+
+_MOVING_STAGES = (Stage.RUNNING, Stage.STEPPING)
+"""When state may move: while live epochs come, one of which lets it switch."""
 
 
 def _wake_s(state: JobState, now_s: float) -> float | None:

@@ -38,7 +38,8 @@ class JobResult(msgspec.Struct, frozen=True):
     """What a job that succeeded brought: figures by partition (as text), by query, by node and by level.
 
     `published_epochs` are the epochs for which output was staged, `query_rows` the rows of the live epoch, `past_rows` those of
-    each past epoch; `cpu_s` is empty where costs were not measured.
+    each past epoch; `cpu_s` is empty where costs were not measured. `shipped_bytes` is what was sent of each partition's state to
+    another node, `shipping_s` how long the job's tasks waited for it.
     """
 
     published_epochs: list[int] = []
@@ -56,6 +57,8 @@ class JobResult(msgspec.Struct, frozen=True):
     state_bytes: int = 0
     lag_rows: int | None = None
     replayed_buffers: int = 0
+    shipped_bytes: dict[str, int] = {}
+    shipping_s: float = 0.0
 
 
 class JobEnded(msgspec.Struct, frozen=True, tag=True):
@@ -86,6 +89,16 @@ class Planned(msgspec.Struct, frozen=True, tag=True):
     placement: dict[str, NodeId]
     queries: list[str]
     took_s: float = 0.0
+
+
+class MovesPlanned(msgspec.Struct, frozen=True, tag=True):
+    """The planner's answer to a numbered question of moves: partitions with their new nodes; or why there is none."""
+
+    number: int
+    moves: dict[str, NodeId] = {}
+    refusal: str = ""
+    imbalance: float = 1.0
+    imbalance_before: float = 1.0
 
 
 class Appended(msgspec.Struct, frozen=True, tag=True):
@@ -143,7 +156,36 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """End after the current epoch."""
 
 
-Wish = Start | RunEpochs | TakeEpoch | FinishRecovery | SaveAll | Stop
+PRECOPY, DIRECT = "precopy", "direct"
+WAYS = (PRECOPY, DIRECT)
+"""How state moves: shipped while the primary goes on and then the rest of it, or all at once in the switch."""
+
+
+class Move(msgspec.Struct, frozen=True, tag=True):
+    """Move key groups of an operator (all, if none is named) to a node."""
+
+    request: str
+    operator: str
+    target: NodeId
+    key_groups: list[int] = []
+    how: str = PRECOPY
+
+
+class Drain(msgspec.Struct, frozen=True, tag=True):
+    """Move everything away from a node, and put nothing there again."""
+
+    request: str
+    node: NodeId
+
+
+class Balance(msgspec.Struct, frozen=True, tag=True):
+    """Move few and cheap key groups so that load is even; or only say which."""
+
+    request: str
+    is_dry_run: bool = False
+
+
+Wish = Start | RunEpochs | TakeEpoch | FinishRecovery | SaveAll | Stop | Move | Drain | Balance
 
 
 class Requested(msgspec.Struct, frozen=True, tag=True):
@@ -156,4 +198,6 @@ class Tick(msgspec.Struct, frozen=True, tag=True):
     """Time has passed."""
 
 
-Input = NodesChanged | JobEnded | InputReady | Planned | Appended | Published | Done | CommandFailed | Requested | Tick
+Input = (
+    NodesChanged | JobEnded | InputReady | Planned | MovesPlanned | Appended | Published | Done | CommandFailed | Requested | Tick
+)

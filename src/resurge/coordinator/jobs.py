@@ -1,26 +1,62 @@
 """Jobs made from what is known: a live epoch, a catch-up step, both at once, a checkpoint. Pure."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from resurge.coordinator.state import JobState
 from resurge.model.names import NodeId, Partition
-from resurge.model.work import LAST_EPOCH, Job, Replica, Role, Task
+from resurge.model.work import LAST_EPOCH, Job, Replica, Role, Shipment, Task
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts, Phase
 
 
-def live_job(state: JobState, attempt: str, epoch: int, step: CatchUp | None, *, is_checkpoint: bool) -> Job:
-    """All partitions that are live take one epoch, and with them those that a step brings to the head."""
+def live_job(
+    state: JobState,
+    attempt: str,
+    epoch: int,
+    step: CatchUp | None,
+    *,
+    is_checkpoint: bool,
+    moves: Mapping[Partition, NodeId] = MappingProxyType({}),
+) -> Job:
+    """All partitions that are live take one epoch, and with them those that a step brings to the head.
+
+    Partitions that move take it on their new nodes.
+    """
     after = _after(state.facts, step)
     stepping = step.partitions if step is not None else {}
-    live = tuple(_primary(state, partition) for partition in after.of_phase(Phase.LIVE) if partition not in stepping)
+    live = tuple(
+        _primary(state, partition, node=moves.get(partition))
+        for partition in after.of_phase(Phase.LIVE)
+        if partition not in stepping
+    )
     lagging = _step_tasks(state, step, after) if step is not None else ()
     epochs = (*(step.epochs if step is not None else ()), epoch)
     tasks = (*lagging, *live)
     replays = step.buffered if step is not None else {}
-    nodes = _undisturbed(state, tasks, step)
-    return Job(attempt, epochs, tasks, nodes, epoch, is_checkpoint, replays, _buffered_for(state, after))
+    ships = shipments(state, moves)
+    nodes = _undisturbed(state, tasks, step) | frozenset(ship.source for ship in ships)
+    leaves = {partition: node for partition in moves if (node := state.facts.standing[partition].node) is not None}
+    return Job(attempt, epochs, tasks, nodes, epoch, is_checkpoint, replays, _buffered_for(state, after), ships, leaves)
+
+
+def shipping_job(state: JobState, attempt: str, moves: Mapping[Partition, NodeId]) -> Job:
+    """States go to other nodes while their primaries go on."""
+    ships = shipments(state, moves)
+    return Job(attempt, (), (), frozenset(node for ship in ships for node in (ship.source, ship.target)), ships=ships)
+
+
+def shipments(state: JobState, moves: Mapping[Partition, NodeId]) -> tuple[Shipment, ...]:
+    """What is sent of partitions that move; nothing of those whose state is a checkpoint's, which any node can restore."""
+    found = []
+    for partition, target in moves.items():
+        known, version = state.facts.standing[partition], state.versions.get(partition)
+        if known.node is None or version is None:
+            continue
+        copy = state.copies.get((partition, target))
+        found.append(Shipment(partition, known.node, target, known.cursor, version, copy.version if copy else None))
+    return tuple(found)
 
 
 def step_job(state: JobState, attempt: str, step: CatchUp) -> Job:
@@ -45,9 +81,11 @@ def source_job(state: JobState, attempt: str, epoch: int) -> Job:
 def is_void(state: JobState, job: Job) -> bool:
     """Whether a node of a job, or the state that one of its tasks began with, has been lost since it was submitted."""
     standing = state.facts.standing
+    if job.is_shipping_only and any(standing[ship.partition].node != ship.source for ship in job.ships):
+        return True
     return not state.facts.capacity.keys() >= job.nodes or any(
         (known := standing[task.partition]).phase not in (Phase.LIVE, Phase.CATCHING_UP)
-        or (known.node, known.cursor) != (task.node, task.replica.cursor)
+        or (known.node, known.cursor) != (job.leaves.get(task.partition, task.node), task.replica.cursor)
         or state.versions.get(task.partition) != task.replica.version
         for task in job.tasks
         if task.replica.role is Role.PRIMARY
@@ -58,11 +96,11 @@ def _after(facts: Facts, step: CatchUp | None) -> Facts:
     return facts if step is None else recovery.advanced(facts, step.cursors())
 
 
-def _primary(state: JobState, partition: Partition, until: int = LAST_EPOCH) -> Task:
+def _primary(state: JobState, partition: Partition, until: int = LAST_EPOCH, node: NodeId | None = None) -> Task:
     known = state.facts.standing[partition]
     if known.node is None:
         raise ValueError(f"partition {partition} has no node; expected one that is up")
-    return Task(Replica(partition, known.node, known.cursor, state.versions.get(partition)), until, known.shown)
+    return Task(Replica(partition, node or known.node, known.cursor, state.versions.get(partition)), until, known.shown)
 
 
 def _step_tasks(state: JobState, step: CatchUp, after: Facts) -> tuple[Task, ...]:
@@ -89,7 +127,11 @@ def _senders(facts: Facts, step: CatchUp) -> set[NodeId]:
 
 def _undisturbed(state: JobState, tasks: tuple[Task, ...], step: CatchUp | None) -> frozenset[NodeId]:
     """The nodes of a live epoch: not those whose cores are taken by a background job, unless they are needed."""
-    everywhere = frozenset(state.facts.capacity)
+    occupied = {known.node for known in state.facts.standing.values()}
+    # An empty node that drains may go at any moment: nobody should wait for it then.
+    everywhere = frozenset(node for node in state.facts.capacity if node not in state.draining or node in occupied) or frozenset(
+        state.facts.capacity
+    )
     taken = {task.node for flight in state.background for task in flight.job.tasks}
     needed = {task.node for task in tasks} | (_senders(state.facts, step) if step is not None else set())
     return everywhere - (taken - needed) or everywhere

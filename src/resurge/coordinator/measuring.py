@@ -18,7 +18,8 @@ def priced(state: JobState) -> JobState:
     facts = state.facts
     total = sum(member.capacity for member in state.members.values())
     share = min(state.reading_cost / total, MOST_SHARE_OF_READING) if total else 0.0
-    capacity = {node: state.members[node].capacity * (1 - share) for node in facts.capacity}
+    # A node that drains takes nothing new, however empty it is.
+    capacity = {node: 0.0 if node in state.draining else state.members[node].capacity * (1 - share) for node in facts.capacity}
     # Before anything was measured, partitions are taken to be alike and to fill half of what is there.
     usual = sum(state.costs.values()) / len(state.costs) if state.costs else total / 2 / max(1, len(facts.standing))
     costs = state.costs if len(state.costs) == len(facts.standing) else _completed(state, usual)

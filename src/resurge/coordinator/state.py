@@ -23,7 +23,8 @@ class Settings:
     """What a user chose, and what the engine can do. Fixed for the life of a driver.
 
     `is_concurrent` says whether several jobs can run at a time; `idle_s` is how long to wait before sources that had nothing
-    are asked again; `saves_partially` says whether checkpoints are made while some partitions are not live.
+    are asked again; `saves_partially` says whether checkpoints are made while some partitions are not live, `balances` whether
+    load is evened out without being asked for.
     """
 
     interval_s: float = 1.0
@@ -36,6 +37,7 @@ class Settings:
     is_concurrent: bool = True
     idle_s: float = 0.1
     saves_partially: bool = False
+    balances: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,40 @@ class Question:
 
 
 @dataclass(frozen=True)
+class Migration:
+    """Partitions that are on their way to other nodes; one migration at a time.
+
+    `moves` are the partitions that have not switched yet, with their targets. `question` is the planner's, while it is open.
+    A drain plans again until its node is empty. `shipped_bytes` is what the last shipment of each partition sent, `rounds` how
+    many there were. `request` is empty for the balancer.
+    """
+
+    request: str
+    how: str
+    since_s: float
+    moves: Mapping[Partition, NodeId] = field(default_factory=dict)
+    question: int | None = None
+    drains: NodeId | None = None
+    is_dry_run: bool = False
+    is_planned: bool = False
+    is_told: bool = False
+    rounds: Mapping[Partition, int] = field(default_factory=dict)
+    shipped_bytes: Mapping[Partition, int] = field(default_factory=dict)
+    total_bytes: int = 0
+    moved: int = 0
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Balancing:
+    """What the balancer saw: the last epoch that it looked at, for how many load was uneven, and from which on it may act again."""
+
+    head: int = 0
+    uneven: int = 0
+    not_before_epoch: int = 0
+
+
+@dataclass(frozen=True)
 class JobState:
     """A job, as its coordinator knows it."""
 
@@ -204,6 +240,10 @@ class JobState:
     goal: Goal = field(default_factory=Goal)
     rhythm: Rhythm = field(default_factory=Rhythm)
     question: Question = field(default_factory=Question)
+    copies: Mapping[tuple[Partition, NodeId], Replica] = field(default_factory=dict)
+    migration: Migration | None = None
+    draining: frozenset[NodeId] = frozenset()
+    balancing: Balancing = field(default_factory=Balancing)
     pending: Pending | None = None
     arrivals_s: Mapping[int, float] = field(default_factory=dict)
     sources_published: int = 0

@@ -63,11 +63,29 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Shipment:
+    """A primary's state goes to another node: this version of it, of this epoch.
+
+    With a `base`, the target has what that attempt shipped, and only what it lacks is sent.
+    """
+
+    partition: Partition
+    source: NodeId
+    target: NodeId
+    cursor: int
+    version: str
+    base: str | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """One attempt at some work: the epochs that are carried, and the tasks, upstream first, on the nodes that it may use.
 
     `replays` are the epochs that buffers send again, `buffered_for` the partitions for whom output is buffered. A job without
     epochs that is a checkpoint only saves state. `live_epoch` is the new epoch that it carries, if it carries one.
+    `ships` are states that go to other nodes before any task begins; a job without epochs and tasks may only ship.
+    `leaves` are primaries that change their node with this job, with the node that they leave: they begin with what was
+    shipped, or with the checkpoint.
     """
 
     attempt: str
@@ -78,6 +96,13 @@ class Job:
     is_checkpoint: bool = False
     replays: Mapping[Pair, range] = field(default_factory=dict)
     buffered_for: tuple[Partition, ...] = ()
+    ships: tuple[Shipment, ...] = ()
+    leaves: Mapping[Partition, NodeId] = field(default_factory=dict)
+
+    @property
+    def is_shipping_only(self) -> bool:
+        """Whether it takes no epoch and saves nothing: it only brings states to other nodes."""
+        return bool(self.ships) and not self.tasks
 
     def producers(self) -> dict[Partition, tuple[NodeId, range]]:
         """The primaries of the job: where each runs, and which epochs it takes."""

@@ -218,6 +218,23 @@ def nodes_joined(facts: Facts, joined: Mapping[NodeId, float]) -> Facts:
     return replace(facts, capacity={**facts.capacity, **joined})
 
 
+def nodes_left(facts: Facts, left: Iterable[NodeId]) -> Facts:
+    """Nodes without partitions are gone: nothing is lost with them."""
+    gone = frozenset(left)
+    return replace(facts, capacity={node: value for node, value in facts.capacity.items() if node not in gone})
+
+
+def switched(facts: Facts, placement: Mapping[Partition, NodeId]) -> Facts:
+    """Live partitions go on elsewhere, with the same cursor."""
+    standing = dict(facts.standing)
+    for partition, node in placement.items():
+        known = standing[partition]
+        if known.phase is not Phase.LIVE:
+            raise ProtocolError(f"partition {partition} is {known.phase.name} and cannot move; expected it to be LIVE")
+        standing[partition] = replace(known, node=node)
+    return replace(facts, standing=standing, revision=facts.revision + 1)
+
+
 def rolled_back(facts: Facts) -> Facts:
     """Everything is down at its newest checkpoint: the source-replay strategy's answer to each failure."""
     standing = {

@@ -3,13 +3,20 @@
 Exactly-once input is checked where a job takes it (`World.run`), exactly-once output where it is published (`Sink.publish`).
 """
 
+from typing import TYPE_CHECKING
+
 from resurge.coordinator.commands import Cancel, Command, Emit, Poll, Run
+from resurge.coordinator.inputs import Drain
 from resurge.coordinator.state import JobState
 from resurge.errors import SimulationError
 from resurge.model.names import NodeId, Partition
+from resurge.model.requests import Verdict
 from resurge.model.work import Role
 from resurge.protocols.recovery import Facts, Phase
 from resurge.simulator.world import World
+
+if TYPE_CHECKING:
+    from resurge.simulator.driver import Driver
 
 TOLERANCE = 1e-9
 
@@ -121,6 +128,9 @@ def check_no_roll_back(before: Facts, after: Facts) -> None:
         if was.phase is Phase.STALLED and now.phase in (Phase.CATCHING_UP, Phase.LIVE) and now.node != was.node:
             # Its own node was given to others while it could not run; at once live if the checkpoint is the head.
             continue
+        if was.phase is Phase.LIVE and now.phase is Phase.LIVE and now.cursor > was.cursor:
+            # It may have taken the epoch on another node: that its state is there, the owners' check says.
+            continue
         if now.node != was.node or now.cursor < was.cursor:
             raise SimulationError(
                 f"partition {partition} was at epoch {was.cursor} on {was.node} and is at epoch {now.cursor} on {now.node}, "
@@ -140,3 +150,14 @@ def check_end(facts: Facts, world: World) -> None:
     for query, published in world.sink.published.items():
         if len(published) != facts.head:
             raise SimulationError(f"query partition {query} published {len(published)} epochs; expected {facts.head}")
+
+
+def check_requests(driver: "Driver") -> None:
+    """Every request was answered: at most accepted once, then finally; and a node that was drained is empty."""
+    standing = driver.facts.standing.values()
+    for request, wish in driver.asked.items():
+        verdicts = [answer.verdict for answer in driver.answers.get(request, [])]
+        if [verdict for verdict in verdicts if verdict is not Verdict.ACCEPTED] != verdicts[-1:] or len(verdicts) not in (1, 2):
+            raise SimulationError(f"request {request} was answered {verdicts}; expected at most ACCEPTED, then one final verdict")
+        if isinstance(wish, Drain) and verdicts[-1] is Verdict.DONE and any(known.node == wish.node for known in standing):
+            raise SimulationError(f"node {wish.node} was drained and has partitions; expected none")

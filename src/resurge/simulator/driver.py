@@ -11,12 +11,14 @@ from resurge.coordinator import commands as do
 from resurge.coordinator import inputs
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import Input, JobEnded, JobResult, Member, NodesChanged
+from resurge.coordinator.move_requests import answered as answered_moves
 from resurge.coordinator.narration import described_graph
 from resurge.coordinator.scheduling import Strategy, answered
 from resurge.coordinator.starting import Found, first_state
 from resurge.coordinator.state import Description, JobState, Pending, Settings
 from resurge.errors import SimulationError, StaleGenerationError
 from resurge.model.names import NodeId, Partition
+from resurge.model.requests import Answer, Verdict
 from resurge.model.work import Job
 from resurge.protocols.recovery import Facts
 from resurge.simulator.checkers import check_commands, check_step
@@ -29,6 +31,7 @@ LATE = 0.3
 """How often a job that was given up ends all the same, later, with a result that nobody may use."""
 LATEST_S = 3.0
 Recorded = tuple[float, Input]
+Written = do.Append | do.Publish | do.WriteManifest | do.Forget | do.Adopt | do.Discard | do.DropBuffers | do.Respond
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,9 @@ class Driver:
         self.outcomes: dict[str, Outcome] = {}
         self.adopted: list[str] = []
         self.failing: list[str] = []
+        self.asked: dict[str, inputs.Move | inputs.Drain | inputs.Balance] = {}
+        self.answers: dict[str, list[Answer]] = {}
+        self._releases: dict[str, Callable[[NodeId], None]] = {}
         self.doomed = Doomed()
         self.is_alive = True
         self.stalled_until_s = float("-inf")
@@ -112,7 +118,7 @@ class Driver:
             pending,
             workload.costs,
         )
-        members = {node: Member(capacity) for node, capacity in self.world.members(self.env.now).items()}
+        members = {node: self._member(node, capacity) for node, capacity in self.world.members(self.env.now).items()}
         return first_state(self.options.settings, self._description(), self.options.strategy, workload.graph, members, found)
 
     def _description(self) -> Description:
@@ -133,6 +139,19 @@ class Driver:
     def is_in_a_job(self) -> bool:
         """Whether a job runs that live epochs wait for."""
         return self.state.lane.foreground is not None
+
+    def ask(self, wish: inputs.Move | inputs.Drain | inputs.Balance, release: Callable[[NodeId], None] | None) -> None:
+        """A user asks for something; a node that was drained may be let go."""
+        self.asked[wish.request] = wish
+        if release is not None:
+            self._releases[wish.request] = release
+        self.deliver(inputs.Requested(wish))
+
+    def _respond(self, command: do.Respond) -> None:
+        self.answers.setdefault(command.request, []).append(command.answer)
+        wish, release = self.asked[command.request], self._releases.get(command.request)
+        if command.answer.verdict is Verdict.DONE and isinstance(wish, inputs.Drain) and release is not None:
+            release(wish.node)
 
     def start(self) -> None:
         """Go on from where the last driver was, until it is told to stop."""
@@ -204,13 +223,16 @@ class Driver:
         """See which nodes seem to be there."""
         members = self.world.members(self.env.now)
         lost = sorted(self.known - members.keys())
-        joined = {node: Member(members[node]) for node in sorted(members.keys() - self.known)}
+        joined = {node: self._member(node, members[node]) for node in sorted(members.keys() - self.known)}
         self.known = set(members)
         if lost or joined:
             # Whether a job notices first that its node is gone, or the driver, is chance.
             if lost and self.rng.random() < 0.5:
                 self._void(lost)
             self.deliver(NodesChanged(lost, joined))
+
+    def _member(self, node: NodeId, capacity: float) -> Member:
+        return Member(capacity, self.world.nodes[node].domain)
 
     def _void(self, lost: list[NodeId]) -> None:
         for running in list(self.running.values()):
@@ -234,12 +256,12 @@ class Driver:
             answer = answered(command.facts, command.strategy)
             placement = {str(partition): node for partition, node in answer.placement.items()}
             self.deliver(inputs.Planned(command.number, placement, list(answer.queries)))
+        elif isinstance(command, do.PlanMoves):
+            self.deliver(answered_moves(command.number, command.problem))
         else:
             self._write(command)
 
-    def _write(
-        self, command: do.Append | do.Publish | do.WriteManifest | do.Forget | do.Adopt | do.Discard | do.DropBuffers
-    ) -> None:
+    def _write(self, command: Written) -> None:
         """Carry out a numbered command, unless the driver ends before it."""
         if self.doomed.commands_left is not None:
             self.doomed.commands_left -= 1
@@ -263,6 +285,8 @@ class Driver:
             self.adopted.append(command.attempt)
         elif isinstance(command, do.Discard):
             self.outcomes.pop(command.attempt, None)
+        elif isinstance(command, do.Respond):
+            self._respond(command)
         elif isinstance(command, do.WriteManifest):
             self.world.write_manifest(command.epoch, command.absent, self.outcomes[command.attempt])
         elif isinstance(command, do.DropBuffers):
@@ -374,4 +398,6 @@ class Driver:
             restore_s=running.restore_s,
             query_rows=dict.fromkeys(sorted(shown), 1),
             lag_rows=lag,
+            shipped_bytes={str(partition): size for partition, size in running.outcome.shipped_bytes.items()},
+            shipping_s=self.world.shipping_s(job) if job.leaves else 0.0,
         )

@@ -18,6 +18,7 @@ class Choice(Enum):
     ANY = "any"
     NEWEST = "the newest"
     ONE_DOMAIN = "of one failure domain"
+    MOVING = "between which state moves"
 
 
 class Moment(Enum):
@@ -26,6 +27,7 @@ class Moment(Enum):
     AT_ONCE = "at once"
     IN_A_JOB = "in the middle of a job"
     IN_RECOVERY = "while partitions catch up"
+    IN_A_MOVE = "while partitions move"
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,27 @@ class Slow:
     for_s: float
 
 
-Fault = Kill | KillNamed | KillChosen | Arrive | RestartDriver | StallDriver | FailJobs | CutOff | Slow
+class Wanted(Enum):
+    """What a user asks for."""
+
+    MOVE = "some key groups on another node"
+    MOVE_DIRECTLY = "some key groups on another node, all at once"
+    DRAIN = "a node without partitions"
+    RELEASE = "a node without partitions, which then goes"
+    BALANCE = "even load"
+    DRY_RUN = "what a balance would do"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A user asks for a change of placement; a chance of its own chooses what exactly."""
+
+    at_s: float
+    wanted: Wanted
+    seed: int
+
+
+Fault = Ask | Kill | KillNamed | KillChosen | Arrive | RestartDriver | StallDriver | FailJobs | CutOff | Slow
 
 
 @dataclass(frozen=True)
@@ -203,3 +225,27 @@ def _slow(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
 def _exchange(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
     """Machines come and go at the same instant."""
     return [*(Arrive(at_s) for _ in range(rng.randint(1, 2))), Kill(at_s, rng.randint(1, nodes), moment=Moment.AT_ONCE)]
+
+
+def random_requests(rng: random.Random, nodes: int, until_s: float) -> list[Fault]:
+    """One to six requests of any kind; most meet a failure: of the nodes between which state moves, or of the driver."""
+    faults: list[Fault] = []
+    for _ in range(rng.randint(1, 6)):
+        at_s = rng.uniform(0.5, until_s)
+        faults.append(Ask(at_s, rng.choice(list(Wanted)), rng.randrange(10**6)))
+        faults += rng.choice((_nothing, _arrivals, _kill_moving, _kill_moving, _driver, _failing_jobs, _cut))(rng, nodes, at_s)
+    return faults
+
+
+def _nothing(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    return []
+
+
+def _arrivals(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    return [Arrive(at_s - 0.4 + rng.uniform(0.0, 2.0)) for _ in range(rng.randint(1, 2))]
+
+
+def _kill_moving(rng: random.Random, nodes: int, at_s: float) -> list[Fault]:
+    """The source, the target or both."""
+    count = rng.randint(1, 2)
+    return [Kill(at_s + 0.01, count, Choice.MOVING, Moment.IN_A_MOVE), *_replacements(rng, count, at_s)]

@@ -13,10 +13,11 @@ from resurge.errors import ResurgeError
 from resurge.model.names import NodeId
 from resurge.protocols.cuts import Cuts
 from resurge.protocols.recovery import Facts
-from resurge.simulator.checkers import check_end
+from resurge.simulator.checkers import check_end, check_requests
 from resurge.simulator.driver import Doomed, Driver, DriverOptions
 from resurge.simulator.faults import (
     Arrive,
+    Ask,
     Choice,
     CutOff,
     FailJobs,
@@ -28,9 +29,11 @@ from resurge.simulator.faults import (
     RestartDriver,
     Slow,
     StallDriver,
+    Wanted,
 )
 from resurge.simulator.journal import Journal
-from resurge.simulator.scenarios import Scenario, random_scenario
+from resurge.simulator.requests import wish_of
+from resurge.simulator.scenarios import Scenario, elastic_scenario, random_scenario
 from resurge.simulator.world import World
 from resurge.telemetry.events import Event, JobStopped, NodesKilled
 from resurge.telemetry.log import TelemetryLog
@@ -55,7 +58,7 @@ class Outcome:
 
 
 def simulate(
-    scenario: Scenario | Literal["random"],
+    scenario: Scenario | Literal["random", "elastic"],
     seed: int,
     strategy: str = "incremental",
     *,
@@ -70,7 +73,8 @@ def simulate(
     (True, True)
     """
     rng = random.Random(seed)
-    chosen = random_scenario(rng) if isinstance(scenario, str) else scenario
+    drawn = {"random": random_scenario, "elastic": elastic_scenario}
+    chosen = drawn[scenario](rng) if isinstance(scenario, str) else scenario
     log = telemetry or TelemetryLog()
     events: list[Event] = []
     log.listeners.append(events.append)
@@ -121,6 +125,7 @@ class _Run:
         self.telemetry.write(JobStopped(self.env.now, facts.head, ""))
         if self.scenario.heals:
             check_end(facts, self.world)
+            check_requests(self.driver)
 
     # Drivers
 
@@ -145,7 +150,8 @@ class _Run:
         state = self.driver.state
         is_settled = not state.open_commands and self.env.now >= self.driver.stalled_until_s
         is_told = state.told.live in (None, state.facts.live_queries)
-        return waited_s > calm_s and state.facts.is_whole and is_settled and is_told
+        is_still = state.migration is None
+        return waited_s > calm_s and state.facts.is_whole and is_settled and is_told and is_still
 
     def _restart(self) -> None:
         """Another driver takes over after a while."""
@@ -176,12 +182,17 @@ class _Run:
         self._reconnect([name for name, node in self.world.nodes.items() if node.cut_at_s is not None])
         self._slow(list(self.world.nodes), 1.0)
         wanted = max(self.scenario.nodes_that_suffice(), self.driver.state.strategy.nodes_wanted)
+        # What drains, or is asked to, takes nothing.
+        drains = (Wanted.DRAIN, Wanted.RELEASE)
+        wanted += sum(isinstance(fault, Ask) and fault.wanted in drains for fault in self.scenario.schedule.faults)
         for _ in range(wanted - len(self.world.up())):
             self._arrive("")
 
     def _strike(self, fault: Fault) -> Generator[simpy.Event, Any, None]:
         if isinstance(fault, Arrive):
             self._arrive(fault.label)
+        elif isinstance(fault, Ask):
+            self._ask(fault)
         elif isinstance(fault, RestartDriver):
             self._end_driver(fault)
         elif isinstance(fault, StallDriver):
@@ -204,6 +215,13 @@ class _Run:
         else:
             yield from self._until(fault.moment)
             self._kill(self._victims(fault))
+
+    def _ask(self, fault: Ask) -> None:
+        if not self.driver.is_alive:
+            return
+        wish = wish_of(fault, self.driver.facts, f"r{len(self.driver.asked)}")
+        release = (lambda node: self._after(0.5, lambda: self._kill([node]))) if fault.wanted is Wanted.RELEASE else None
+        self.driver.ask(wish, release)
 
     def _end_driver(self, fault: RestartDriver) -> None:
         if not self.driver.is_alive:
@@ -254,7 +272,11 @@ class _Run:
         """Wait for the moment, but not for ever."""
         given_up_s = self.env.now + PATIENCE_S
         while moment is not Moment.AT_ONCE and self.env.now < given_up_s:
-            is_it = self.driver.state.is_catching_up if moment is Moment.IN_RECOVERY else self.driver.is_in_a_job
+            state = self.driver.state
+            is_it = {
+                Moment.IN_RECOVERY: state.is_catching_up,
+                Moment.IN_A_MOVE: state.migration is not None and bool(state.migration.moves),
+            }.get(moment, self.driver.is_in_a_job)
             if self.driver.is_alive and is_it:
                 return
             yield self.env.timeout(self.rng.uniform(0.01, 0.1))
@@ -263,10 +285,19 @@ class _Run:
         up = self.world.up()
         if fault.choice is Choice.NEWEST:
             return up[-fault.count :]
+        if fault.choice is Choice.MOVING and (moving := self._moving_nodes()):
+            up = moving
         if fault.choice is Choice.ONE_DOMAIN and up:
             domain = self.world.nodes[self.rng.choice(up)].domain
             up = [node for node in up if self.world.nodes[node].domain == domain]
         return self.rng.sample(up, min(fault.count, len(up)))
+
+    def _moving_nodes(self) -> list[NodeId]:
+        """The nodes that state moves from and to."""
+        migration, standing = self.driver.state.migration, self.driver.facts.standing
+        moves = migration.moves if migration is not None else {}
+        found = {node for partition, target in moves.items() for node in (standing[partition].node, target)}
+        return [node for node in self.world.up() if node in found]
 
     def _kill(self, nodes: list[NodeId]) -> None:
         if nodes:
@@ -299,4 +330,5 @@ def _settings(scenario: Scenario) -> Settings:
         is_concurrent=scenario.is_concurrent,
         idle_s=timing.poll_s,
         saves_partially=True,
+        balances=scenario.balances,
     )

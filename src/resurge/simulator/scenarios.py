@@ -1,10 +1,10 @@
 """Named scenarios: a workload, the nodes it begins on, and what goes wrong."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from resurge.errors import SimulationError
-from resurge.simulator.faults import Schedule, random_schedule
+from resurge.simulator.faults import FailJobs, Schedule, random_requests, random_schedule
 from resurge.simulator.workload import Workload, random_workload
 from resurge.simulator.world import Timing
 
@@ -31,6 +31,7 @@ class Scenario:
     settle_s: float = 800.0
     overfills_at_last: bool = False
     is_concurrent: bool = True
+    balances: bool = False
 
     def nodes_that_suffice(self) -> int:
         """So many nodes that every partition finds room, however the others lie."""
@@ -64,3 +65,15 @@ def random_scenario(rng: random.Random) -> Scenario:
         correlated_from=rng.choice((1, 2, 2, 3)),
         is_concurrent=rng.random() < 0.7,
     )
+
+
+def elastic_scenario(rng: random.Random) -> Scenario:
+    """Any disasters, and users who move, drain and balance meanwhile."""
+    scenario = random_scenario(rng)
+    # Half of the runs are calm but for the requests, so that more of them come to their end.
+    others = scenario.schedule.faults if rng.random() < 0.5 else ()
+    requests = random_requests(rng, scenario.nodes, until_s=14.0)
+    failing = [fault for fault in (*others, *requests) if isinstance(fault, FailJobs)]
+    # More failures in a row than a driver tries again would end it, and rightly so.
+    faults = [fault for fault in (*others, *requests) if fault not in failing[1:]]
+    return replace(scenario, name="elastic", nodes=scenario.nodes + 1, schedule=Schedule.of(faults), balances=rng.random() < 0.5)

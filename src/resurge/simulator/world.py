@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 
 from resurge.errors import SimulationError
 from resurge.model.names import NodeId, Partition
-from resurge.model.work import Job, Pair, Role, Task
+from resurge.model.work import Job, Pair, Role, Shipment, Task
 from resurge.protocols.cuts import Cuts
 from resurge.simulator.journal import Parts
 from resurge.simulator.sink import Sink
 from resurge.simulator.workload import Workload
 
 Key = tuple[Partition, Role]
+Place = tuple[Partition, NodeId]
 
 
 @dataclass(frozen=True)
 class Timing:
     """How long things take, in seconds of virtual time.
 
-    `fixed_share` is the part of an epoch's usual work that a task does once per job, however much input the job takes.
+    `fixed_share` is the part of an epoch's usual work that a task does once per job, however much input the job takes;
+    `changed_share` the part of a state that one epoch changes.
     """
 
     interval_s: float = 1.0
@@ -33,6 +35,8 @@ class Timing:
     restart_s: float = 2.0
     checkpoint_s: float = 0.05
     restore_bytes_per_s: float = 100_000_000.0
+    shipped_bytes_per_s: float = 50_000_000.0
+    changed_share: float = 0.02
     poll_s: float = 0.1
     headroom: float = 0.8
     rows_per_s: float = 1000.0
@@ -87,6 +91,8 @@ class Outcome:
     states: Mapping[Key, State]
     buffers: Mapping[NodeId, Mapping[Pair, frozenset[int]]]
     parts: Parts
+    copies: Mapping[Place, State] = field(default_factory=dict)
+    shipped_bytes: Mapping[Partition, int] = field(default_factory=dict)
 
 
 class World:
@@ -97,6 +103,7 @@ class World:
         self.timing = timing
         self.nodes: dict[NodeId, Node] = {}
         self.states: dict[Key, State] = {}
+        self.copies: dict[Place, State] = {}
         self.buffers: dict[NodeId, dict[str, Mapping[Pair, frozenset[int]]]] = {}
         self.saved: dict[int, frozenset[Partition]] = {0: frozenset(workload.graph.upstream)}
         self.sink = Sink(workload.outputs)
@@ -120,6 +127,8 @@ class World:
             self.buffers.pop(name)
         for key in [key for key, state in self.states.items() if state.node in gone]:
             self.states.pop(key)
+        for place in [place for place in self.copies if place[1] in gone]:
+            self.copies.pop(place)
         return gone
 
     def up(self) -> list[NodeId]:
@@ -144,6 +153,7 @@ class World:
     def forget_driver(self) -> None:
         """A new driver does not know what nodes hold, so it is as good as gone."""
         self.states.clear()
+        self.copies.clear()
         for held in self.buffers.values():
             held.clear()
 
@@ -151,6 +161,8 @@ class World:
 
     def duration_s(self, job: Job, spans_s: Mapping[int, float]) -> tuple[float, float]:
         """How long a job takes, and how much of that is restoring: on each level the slowest node decides."""
+        if job.is_shipping_only:
+            return self.timing.job_overhead_s + self.shipping_s(job), 0.0
         if not job.epochs:
             return self.timing.job_overhead_s + self.timing.checkpoint_s, 0.0
         all_spans_s = sum(spans_s[epoch] for epoch in job.epochs)
@@ -172,7 +184,19 @@ class World:
         restore_s = max(restore_bytes.values(), default=0.0) / self.timing.restore_bytes_per_s
         saving_s = self.timing.checkpoint_s if job.is_checkpoint else 0.0
         overhead_s = self.timing.job_overhead_s + self.timing.node_overhead_s * len(job.nodes)
-        return overhead_s + slowest_s + restore_s + saving_s, restore_s
+        return overhead_s + slowest_s + restore_s + saving_s + self.shipping_s(job), restore_s
+
+    def shipping_s(self, job: Job) -> float:
+        """How long a job ships state: each node sends one after another."""
+        sent: dict[NodeId, int] = {}
+        for ship in job.ships:
+            sent[ship.source] = sent.get(ship.source, 0) + self._shipped_bytes(ship)
+        return max(sent.values(), default=0) / self.timing.shipped_bytes_per_s
+
+    def _shipped_bytes(self, ship: Shipment) -> int:
+        copy = self.copies.get((ship.partition, ship.target)) if ship.base is not None else None
+        changed = 1.0 if copy is None else min(1.0, self.timing.changed_share * (ship.cursor - copy.cursor))
+        return round(self.workload.state_bytes(ship.partition) * changed)
 
     def _worked_s(self, span_s: float) -> float:
         """The input that a task works as long for as if each second of it cost the same."""
@@ -184,7 +208,16 @@ class World:
 
     def run(self, job: Job) -> Outcome:
         """What a job will have written if its nodes live: every task takes its epochs in order, each with all of its input."""
-        states = {(task.partition, task.replica.role): self._opened(task, job.attempt) for task in job.tasks}
+        shipped = {ship.partition: self._shipped(ship, job.attempt) for ship in job.ships}
+        sizes = {ship.partition: self._shipped_bytes(ship) for ship in job.ships}
+        if job.is_shipping_only:
+            copies = {(partition, state.node): state for partition, state in shipped.items()}
+            return Outcome({}, {}, (), copies, sizes)
+        states = {
+            (task.partition, task.replica.role): shipped.get(task.partition) or self._opened(task, job.attempt)
+            for task in job.tasks
+        }
+        self._check_leaving(job, states)
         parts: list[tuple[str, int]] = []
         for epoch in job.epochs:
             takers = [task for task in job.tasks if task.takes(epoch)]
@@ -193,7 +226,23 @@ class World:
                 self._take(task, epoch, providers, job, states[task.partition, task.replica.role])
                 if not task.replica.is_shadow and epoch > task.published:
                     parts += [(query, epoch) for query in self.workload.queries_shown_by.get(task.partition, ())]
-        return Outcome(states, self._kept(job), tuple(parts))
+        return Outcome(states, self._kept(job), tuple(parts), {}, sizes)
+
+    def _shipped(self, ship: Shipment, attempt: str) -> State:
+        """The state that arrives on another node: what its primary has, if it is where the driver believes."""
+        what, held = f"the primary of {ship.partition}", self.states.get((ship.partition, Role.PRIMARY))
+        if held is None or (held.node, held.version, held.cursor) != (ship.source, ship.version, ship.cursor):
+            there = f"version {held.version} of epoch {held.cursor} is on {held.node}" if held else "it is on no node"
+            raise SimulationError(f"{what} was to be shipped from {ship.source} as version {ship.version}; {there}")
+        copy = self.copies.get((ship.partition, ship.target))
+        if ship.base is not None and (copy is None or copy.version != ship.base):
+            raise SimulationError(f"{what} was shipped to {ship.target} as changes since {ship.base}, which is not there")
+        return State(ship.target, attempt, held.base, list(held.taken))
+
+    def _check_leaving(self, job: Job, states: Mapping[Key, State]) -> None:
+        for task in job.tasks:
+            if task.partition in job.leaves and states[task.partition, task.replica.role].cursor != task.replica.cursor:
+                raise SimulationError(f"{task.partition} moves with another state than that of epoch {task.replica.cursor}")
 
     def _opened(self, task: Task, attempt: str) -> State:
         """The state a task begins with: the version on its node, or a checkpoint's; written as a version of its own."""
@@ -246,6 +295,9 @@ class World:
         for key, state in outcome.states.items():
             if self.nodes[state.node].is_up():
                 self.states[key] = state
+        for place, copy in outcome.copies.items():
+            if self.nodes[copy.node].is_up():
+                self.copies[place] = copy
         for node, buffers in outcome.buffers.items():
             if self.nodes[node].is_up():
                 self.buffers[node][attempt] = buffers

@@ -212,6 +212,27 @@ class BufferingSwitched(msgspec.Struct, frozen=True, tag=True):
     is_on: bool
 
 
+class MoveStarted(msgspec.Struct, frozen=True, tag=True):
+    """Partitions begin to move: from which node to which; `request` is who asked, empty for the balancer."""
+
+    at_s: float
+    request: str
+    how: str
+    partitions: dict[str, list[str]]
+
+
+class MoveEnded(msgspec.Struct, frozen=True, tag=True):
+    """A move is over: how many partitions moved, how long it took, how long they paused; `failure` says why some did not move."""
+
+    at_s: float
+    request: str
+    moved: int
+    took_s: float
+    pause_s: float
+    shipped_bytes: int = 0
+    failure: str = ""
+
+
 class WaitingForNodes(msgspec.Struct, frozen=True, tag=True):
     """There is no node left; the driver waits."""
 
@@ -252,6 +273,8 @@ Event = (
     | RecoveryPlanned
     | QueriesChanged
     | BufferingSwitched
+    | MoveStarted
+    | MoveEnded
     | WaitingForNodes
     | Warned
     | JobStopped

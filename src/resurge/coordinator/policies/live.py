@@ -5,7 +5,7 @@ from dataclasses import replace
 from resurge.coordinator.commands import EpochPlan, Poll
 from resurge.coordinator.inputs import InputReady
 from resurge.coordinator.jobs import live_job
-from resurge.coordinator.policies import catch_up, checkpoint
+from resurge.coordinator.policies import catch_up, checkpoint, migration
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.state import Goal, JobState, Pending, Stage, Turn
 from resurge.protocols.epoch import row_limit, wait_s
@@ -68,6 +68,8 @@ def _submitted(state: JobState, now_s: float) -> JobState:
     is_checkpoint = checkpoint.is_wanted(state, epoch)
     if is_checkpoint and step is not None and not checkpoint.is_possible_with(state.facts, step):
         state, step = replace(state, rhythm=replace(state.rhythm, taken=0)), None
+    # A checkpoint saves what is durable nowhere; a state that has just come does not know what is.
+    state, moves = (state, {}) if step is not None or is_checkpoint else migration.switching(state, now_s)
     state, attempt = state.new_attempt()
-    job = live_job(state, attempt, epoch, step, is_checkpoint=is_checkpoint)
+    job = live_job(state, attempt, epoch, step, is_checkpoint=is_checkpoint, moves=moves)
     return submitted(state, now_s, job, step, is_foreground=True)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from resurge.coordinator.commands import Run
 from resurge.coordinator.state import InFlight, JobState
 from resurge.errors import ProtocolError
-from resurge.model.work import Job
+from resurge.model.names import Partition
+from resurge.model.work import Job, Role
 from resurge.protocols.catch_up import CatchUp
 
 
@@ -27,10 +28,16 @@ def _refused(state: JobState, job: Job) -> str:
     missing = sorted(job.nodes - state.facts.capacity.keys())
     if missing or not job.nodes:
         return f"it needs {', '.join(missing) or 'nodes, and has none'}; expected nodes that are up"
-    mine = {(task.partition, task.replica.role) for task in job.tasks}
+    mine = _written(job)
     for attempt, flight in state.jobs.items():
-        both = mine & {(task.partition, task.replica.role) for task in flight.job.tasks}
+        both = mine & _written(flight.job)
         if both:
             name = min(f"the {role.value} of {partition}" for partition, role in both)
             return f"{name} is written by job {attempt}; expected one writer"
     return ""
+
+
+def _written(job: Job) -> set[tuple[Partition, Role]]:
+    """The replicas that a job writes."""
+    ships = job.ships if job.is_shipping_only else ()
+    return {(task.partition, task.replica.role) for task in job.tasks} | {(ship.partition, Role.COPY) for ship in ships}

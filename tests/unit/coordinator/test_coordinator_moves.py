@@ -1,0 +1,288 @@
+"""How partitions move: shipped beforehand, switched with one live epoch, and what is left when something fails on the way."""
+
+from dataclasses import replace
+
+import pytest
+
+from resurge.coordinator.commands import Cancel, Command, Emit, Plan, PlanMoves, Poll, Respond
+from resurge.coordinator.handle import handle
+from resurge.coordinator.inputs import (
+    DIRECT,
+    ENGINE_FAILED,
+    Balance,
+    Done,
+    Drain,
+    Failure,
+    Input,
+    InputReady,
+    JobEnded,
+    JobResult,
+    Member,
+    Move,
+    NodesChanged,
+    Planned,
+    Published,
+    Requested,
+    RunEpochs,
+    Start,
+)
+from resurge.coordinator.move_requests import answered
+from resurge.coordinator.scheduling import Strategy
+from resurge.coordinator.scheduling import answered as scheduled
+from resurge.coordinator.starting import Found, first_state
+from resurge.coordinator.state import Description, JobState, Settings
+from resurge.model.names import KeyGroup, NodeId, Partition
+from resurge.model.requests import Verdict
+from resurge.model.work import Job
+from resurge.protocols import recovery
+from resurge.protocols.recovery import Graph, QueryNeed
+from resurge.telemetry.events import MoveEnded, MoveStarted
+
+N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
+COUNTS = [Partition("counts", KeyGroup(group)) for group in range(6)]
+
+
+class Driven:
+    """A running job: half of counts on n1, the others on n2, n3 empty; each input is answered as a driver would."""
+
+    def __init__(self, *, checkpoint_interval: int = 0, balances: bool = False, costs: float = 0.2) -> None:
+        graph = Graph({p: frozenset[Partition]() for p in COUNTS}, {str(p): QueryNeed(1, frozenset((p,))) for p in COUNTS})
+        members = {node: Member(1.0) for node in (N1, N2, N3)}
+        settings = Settings(checkpoint_interval=checkpoint_interval, balances=balances)
+        found = Found(costs=dict.fromkeys(COUNTS, costs))
+        state = first_state(settings, Description("job", "test", 1, {}, 6, {}), Strategy(), graph, members, found)
+        placement = dict(zip(COUNTS, (N1, N1, N1, N2, N2, N2), strict=True))
+        facts = recovery.begin(graph, state.facts.capacity, placement, 0)
+        self.state: JobState = replace(state, facts=replace(facts, costs=state.facts.costs))
+        self.sent: list[Command] = []
+        self.now_s = 0.0
+        self.tell(Requested(Start()), Requested(RunEpochs()))
+
+    def tell(self, *events: Input) -> None:
+        waiting = list(events)
+        while waiting:
+            self.state, commands = handle(self.state, waiting.pop(0), self.now_s)
+            self.sent += commands
+            for command in commands:
+                if isinstance(command, Poll):
+                    waiting.append(InputReady(command.epoch, is_empty=False))
+                elif isinstance(command, Plan):
+                    answer = scheduled(command.facts, command.strategy)
+                    placement = {str(partition): node for partition, node in answer.placement.items()}
+                    waiting.append(Planned(command.number, placement, list(answer.queries)))
+                elif isinstance(command, PlanMoves):
+                    waiting.append(answered(command.number, command.problem))
+                elif (number := getattr(command, "number", None)) is not None:
+                    kind = {"Append": Done, "Publish": Published}.get(type(command).__name__, Done)
+                    waiting.append(kind(number))
+
+    def job(self, *, ships_only: bool = False) -> Job:
+        """The job that runs: the live one, or the one that ships."""
+        [job] = [flight.job for flight in self.state.jobs.values() if flight.job.is_shipping_only == ships_only]
+        return job
+
+    def finish(self, job: Job, shipped_bytes: int = 10) -> None:
+        """A job succeeds, and the next epoch is due."""
+        sizes = {str(ship.partition): shipped_bytes for ship in job.ships}
+        self.now_s += 1.0
+        self.tell(JobEnded(job.attempt, JobResult(rows_read=1, shipped_bytes=sizes, shipping_s=0.01 if job.leaves else 0.0)))
+
+    def answers(self) -> list[tuple[Verdict, str]]:
+        return [(c.answer.verdict, c.answer.text) for c in self.sent if isinstance(c, Respond)]
+
+    def told(self, kind: type) -> list[object]:
+        return [command.event for command in self.sent if isinstance(command, Emit) and isinstance(command.event, kind)]
+
+    def place(self, partition: Partition) -> str | None:
+        return self.state.facts.standing[partition].node
+
+
+def started() -> Driven:
+    """A job that has committed an epoch, so that states exist on nodes."""
+    driven = Driven()
+    driven.finish(driven.job())
+    return driven
+
+
+def test_state_is_shipped_while_epochs_go_on_and_the_rest_with_the_switch() -> None:
+    """Precopy: a background job, then one live epoch that the partition takes on its new node."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0])))
+    driven.finish(driven.job())
+    shipping, live = driven.job(ships_only=True), driven.job()
+    assert [(ship.source, ship.target, ship.base) for ship in shipping.ships] == [(N1, N3, None)]
+    assert live.live_epoch is not None and not live.leaves and driven.place(COUNTS[0]) == N1
+    driven.finish(shipping)
+    driven.finish(live)
+    switch = driven.job()
+    assert switch.leaves == {COUNTS[0]: N1}
+    assert [(ship.cursor, ship.base) for ship in switch.ships] == [(driven.state.facts.head, shipping.attempt)]
+    assert driven.place(COUNTS[0]) == N1
+    driven.finish(switch)
+    assert driven.place(COUNTS[0]) == N3 and driven.state.versions[COUNTS[0]] == switch.attempt
+    assert [verdict for verdict, _ in driven.answers()] == [Verdict.ACCEPTED, Verdict.DONE]
+    [begun], [ended] = driven.told(MoveStarted), driven.told(MoveEnded)
+    assert begun.partitions == {"counts/0": ["n1", "n3"]} and (ended.moved, ended.pause_s, ended.failure) == (1, 0.01, "")
+
+
+def test_direct_ships_everything_with_the_switch() -> None:
+    """No background job: the next live epoch carries all of it."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0, 1], DIRECT)))
+    driven.finish(driven.job())
+    switch = driven.job()
+    assert sorted(switch.leaves) == COUNTS[:2] and [ship.base for ship in switch.ships] == [None, None]
+    driven.finish(switch)
+    assert driven.place(COUNTS[0]) == driven.place(COUNTS[1]) == N3
+
+
+def test_large_changes_are_shipped_again_before_the_switch_but_not_for_ever() -> None:
+    """A state that changes faster than it is shipped switches after some rounds all the same."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0])))
+    bases = []
+    for _ in range(20):
+        for flight in list(driven.state.jobs.values()):
+            if flight.job.is_shipping_only:
+                bases.append(flight.job.ships[0].base)
+                driven.finish(flight.job, shipped_bytes=10**8)
+        driven.finish(driven.job())
+    assert len(bases) == 4 and bases[0] is None and None not in bases[1:]
+    assert driven.place(COUNTS[0]) == N3
+
+
+@pytest.mark.parametrize("lost", [N1, N3])
+def test_a_node_lost_in_the_switch_leaves_the_source_primary_or_recovers_it(lost: NodeId) -> None:
+    """The switch is void: the source has the primary as before, or it is down like anything else on a lost node."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0], DIRECT)))
+    driven.finish(driven.job())
+    switch, version = driven.job(), driven.state.versions[COUNTS[0]]
+    assert switch.leaves
+    driven.tell(NodesChanged([lost]))
+    assert Cancel(switch.attempt) in driven.sent
+    if lost == N3:
+        assert driven.place(COUNTS[0]) == N1 and driven.state.versions[COUNTS[0]] == version
+    else:
+        assert COUNTS[0] not in driven.state.versions
+    assert [verdict for verdict, _ in driven.answers()] == [Verdict.ACCEPTED, Verdict.FAILED]
+    assert driven.state.migration is None and driven.told(MoveEnded)[0].failure
+    driven.tell(JobEnded(switch.attempt, JobResult(rows_read=1)))
+    assert driven.state.versions.get(COUNTS[0]) != switch.attempt
+
+
+def test_a_shipment_that_fails_ends_the_move_and_not_the_job() -> None:
+    """Whatever is wrong with shipping, epochs go on."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0])))
+    driven.finish(driven.job())
+    driven.tell(JobEnded(driven.job(ships_only=True).attempt, failure=Failure(ENGINE_FAILED, "a run is gone")))
+    assert driven.answers()[-1] == (Verdict.FAILED, "a run is gone; nothing has moved")
+    before = driven.state.facts.head
+    driven.finish(driven.job())
+    assert driven.state.failure is None and driven.state.facts.head == before + 1
+
+
+def test_no_partition_switches_with_a_checkpoint() -> None:
+    """The epoch that saves everything does nothing else."""
+    driven = Driven(checkpoint_interval=2)
+    driven.finish(driven.job())
+    driven.tell(Requested(Move("r1", "counts", N3, [0], DIRECT)))
+    live = driven.job()
+    assert live.is_checkpoint and not live.leaves
+    driven.finish(live)
+    assert driven.job().leaves
+
+
+def test_a_drained_node_is_emptied_and_takes_nothing_again() -> None:
+    """Its partitions go where there is room; when it is gone, nothing was lost."""
+    driven = started()
+    driven.tell(Requested(Drain("r1", N1)))
+    for _ in range(6):
+        for flight in list(driven.state.jobs.values()):
+            driven.finish(flight.job)
+    assert driven.answers()[-1] == (Verdict.DONE, "node n1 is empty and may go")
+    assert {driven.place(partition) for partition in COUNTS} == {N2, N3}
+    driven.tell(Requested(Move("r2", "counts", N1, [0])))
+    assert driven.answers()[-1] == (Verdict.REFUSED, "node n1 drains; choose another target")
+    assert N1 not in driven.job().nodes
+    running = driven.job()
+    driven.tell(NodesChanged([N1]))
+    assert driven.state.facts.is_whole and not driven.state.facts.is_buffering and driven.state.facts.nodes_lost == 0
+    assert driven.job() == running
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Move("r", "count", N3), "no operator with state is called 'count'; did you mean 'counts'? (there are: counts)"),
+        (Move("r", "counts", N3, [7]), "operator counts has key groups 0 to 5, and none of number 7"),
+        (Move("r", "counts", NodeId("n9"), [0]), "there is no node 'n9' (up and warm: n1, n2, n3)"),
+        (Move("r", "counts", N3, [0], "precpy"), "a move cannot be made by 'precpy'; did you mean 'precopy'?"),
+        (Move("r", "counts", N3), "node n3 may spend 1 CPU seconds per second and would have to spend 1.2; move fewer"),
+        (Drain("r", NodeId("gone")), "there is no node 'gone' (up and warm: n1, n2, n3)"),
+    ],
+)
+def test_a_request_that_cannot_be_carried_out_is_refused_in_one_line(wish: Move | Drain, words: str) -> None:
+    """The reason, what there is, and what to do."""
+    driven = started()
+    driven.tell(Requested(wish))
+    [(verdict, text)] = driven.answers()
+    assert verdict is Verdict.REFUSED and words in text and "\n" not in text
+    assert driven.state.migration is None and not driven.state.draining
+
+
+def test_a_second_request_meanwhile_is_refused() -> None:
+    """One migration at a time."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0])), Requested(Drain("r2", N2)), Requested(Balance("r3")))
+    others = [text for verdict, text in driven.answers() if verdict is Verdict.REFUSED]
+    assert others == ["another move is under way (request r1); try again when it has ended"] * 2
+
+
+def test_a_request_in_the_middle_of_a_recovery_is_refused() -> None:
+    """What is lost comes first."""
+    driven = started()
+    driven.tell(NodesChanged([N2]), Requested(Move("r1", "counts", N3, [0])))
+    assert driven.answers() == [(Verdict.REFUSED, "some partitions are not live; try again when all queries are back")]
+
+
+def test_a_move_to_where_everything_is_already_is_done_at_once() -> None:
+    """Nothing is shipped for it."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N1, [0, 1])))
+    assert driven.answers() == [(Verdict.DONE, "everything asked for is on n1 already")]
+
+
+def test_a_drain_without_room_is_refused_with_what_is_short() -> None:
+    """The node stays as it was."""
+    driven = Driven(costs=0.3)
+    driven.finish(driven.job())
+    driven.tell(NodesChanged([N3]), Requested(Drain("r1", N1)))
+    driven.finish(driven.job())
+    [(verdict, text)] = driven.answers()
+    assert verdict is Verdict.REFUSED and text.startswith("'n1' cannot be drained: its partitions cost 0.9, the others have 0.1")
+    assert not driven.state.draining and driven.state.facts.capacity[N1] == 1.0
+
+
+def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:
+    """The plan in one line."""
+    driven = started()
+    driven.tell(Requested(Balance("r1", is_dry_run=True)))
+    driven.finish(driven.job())
+    [(verdict, text)] = driven.answers()
+    assert verdict is Verdict.DONE and "would move" in text and " to n3" in text
+    assert not driven.told(MoveStarted) and driven.place(COUNTS[0]) == N1
+
+
+def test_the_balancer_waits_until_load_was_uneven_for_some_epochs_and_rests_afterwards() -> None:
+    """An empty node gets its share, once, without being asked for; never above a capacity."""
+    driven = Driven(balances=True)
+    begun = []
+    for _ in range(30):
+        for flight in list(driven.state.jobs.values()):
+            driven.finish(flight.job)
+        begun.append(len(driven.told(MoveStarted)))
+    assert begun[3] == 0 and begun[-1] == 1
+    loads = {node: sum(driven.place(partition) == node for partition in COUNTS) for node in (N1, N2, N3)}
+    assert sorted(loads.values()) == [2, 2, 2] and not driven.answers()

@@ -73,8 +73,8 @@ def test_no_move_loses_or_repeats_anything(request: pytest.FixtureRequest) -> No
         if outcome.broken:
             broken.append(described(outcome))
         for driver in outcome.drivers:
-            for name, answers in driver.answers.items():
-                wish = driver.asked[name]
+            for name, answers in driver.requests.answers.items():
+                wish = driver.requests.asked[name]
                 verdicts[wish.how if isinstance(wish, Move) else type(wish).__name__, answers[-1].verdict.value] += 1
     assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
     for kind in ("precopy", "direct", "Drain", "Balance"):

@@ -3,8 +3,6 @@
 Exactly-once input is checked where a job takes it (`World.run`), exactly-once output where it is published (`Sink.publish`).
 """
 
-from typing import TYPE_CHECKING
-
 from resurge.coordinator.commands import Cancel, Command, Emit, Poll, Run
 from resurge.coordinator.inputs import Drain
 from resurge.coordinator.state import JobState
@@ -13,10 +11,8 @@ from resurge.model.names import NodeId, Partition
 from resurge.model.requests import Verdict
 from resurge.model.work import Role
 from resurge.protocols.recovery import Facts, Phase
+from resurge.simulator.requests import Requests
 from resurge.simulator.world import World
-
-if TYPE_CHECKING:
-    from resurge.simulator.driver import Driver
 
 TOLERANCE = 1e-9
 
@@ -152,11 +148,11 @@ def check_end(facts: Facts, world: World) -> None:
             raise SimulationError(f"query partition {query} published {len(published)} epochs; expected {facts.head}")
 
 
-def check_requests(driver: "Driver") -> None:
+def check_requests(facts: Facts, requests: Requests) -> None:
     """Every request was answered: at most accepted once, then finally; and a node that was drained is empty."""
-    standing = driver.facts.standing.values()
-    for request, wish in driver.asked.items():
-        verdicts = [answer.verdict for answer in driver.answers.get(request, [])]
+    standing = facts.standing.values()
+    for request, wish in requests.asked.items():
+        verdicts = [answer.verdict for answer in requests.answers.get(request, [])]
         if [verdict for verdict in verdicts if verdict is not Verdict.ACCEPTED] != verdicts[-1:] or len(verdicts) not in (1, 2):
             raise SimulationError(f"request {request} was answered {verdicts}; expected at most ACCEPTED, then one final verdict")
         if isinstance(wish, Drain) and verdicts[-1] is Verdict.DONE and any(known.node == wish.node for known in standing):

@@ -18,11 +18,11 @@ from resurge.coordinator.starting import Found, first_state
 from resurge.coordinator.state import Description, JobState, Pending, Settings
 from resurge.errors import SimulationError, StaleGenerationError
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import Answer, Verdict
 from resurge.model.work import Job
 from resurge.protocols.recovery import Facts
 from resurge.simulator.checkers import check_commands, check_step
 from resurge.simulator.journal import Journal, Parts, Planned
+from resurge.simulator.requests import Requests
 from resurge.simulator.workload import query_name
 from resurge.simulator.world import Outcome, World
 from resurge.telemetry.log import TelemetryLog
@@ -83,9 +83,7 @@ class Driver:
         self.outcomes: dict[str, Outcome] = {}
         self.adopted: list[str] = []
         self.failing: list[str] = []
-        self.asked: dict[str, inputs.Move | inputs.Drain | inputs.Balance] = {}
-        self.answers: dict[str, list[Answer]] = {}
-        self._releases: dict[str, Callable[[NodeId], None]] = {}
+        self.requests = Requests()
         self.doomed = Doomed()
         self.is_alive = True
         self.stalled_until_s = float("-inf")
@@ -139,19 +137,6 @@ class Driver:
     def is_in_a_job(self) -> bool:
         """Whether a job runs that live epochs wait for."""
         return self.state.lane.foreground is not None
-
-    def ask(self, wish: inputs.Move | inputs.Drain | inputs.Balance, release: Callable[[NodeId], None] | None) -> None:
-        """A user asks for something; a node that was drained may be let go."""
-        self.asked[wish.request] = wish
-        if release is not None:
-            self._releases[wish.request] = release
-        self.deliver(inputs.Requested(wish))
-
-    def _respond(self, command: do.Respond) -> None:
-        self.answers.setdefault(command.request, []).append(command.answer)
-        wish, release = self.asked[command.request], self._releases.get(command.request)
-        if command.answer.verdict is Verdict.DONE and isinstance(wish, inputs.Drain) and release is not None:
-            release(wish.node)
 
     def start(self) -> None:
         """Go on from where the last driver was, until it is told to stop."""
@@ -286,7 +271,7 @@ class Driver:
         elif isinstance(command, do.Discard):
             self.outcomes.pop(command.attempt, None)
         elif isinstance(command, do.Respond):
-            self._respond(command)
+            self.requests.answered(command.request, command.answer)
         elif isinstance(command, do.WriteManifest):
             self.world.write_manifest(command.epoch, command.absent, self.outcomes[command.attempt])
         elif isinstance(command, do.DropBuffers):

@@ -1,16 +1,36 @@
 """What simulated users ask for: any operator, key groups and node, now and then wrong ones."""
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from resurge.coordinator.inputs import DIRECT, PRECOPY, Balance, Drain, Move
 from resurge.model.names import NodeId
+from resurge.model.requests import Answer, Verdict
 from resurge.protocols.recovery import Facts
 from resurge.simulator.faults import Ask, Wanted
 
 WRONG = 0.05
+Wish = Move | Drain | Balance
 
 
-def wish_of(fault: Ask, facts: Facts, request: str) -> Move | Drain | Balance:
+@dataclass
+class Requests:
+    """What a driver was asked, and how it answered; a node that was drained may be let go."""
+
+    asked: dict[str, Wish] = field(default_factory=dict)
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    releases: dict[str, Callable[[NodeId], None]] = field(default_factory=dict)
+
+    def answered(self, request: str, answer: Answer) -> None:
+        """A driver has answered."""
+        self.answers.setdefault(request, []).append(answer)
+        wish, release = self.asked[request], self.releases.get(request)
+        if answer.verdict is Verdict.DONE and isinstance(wish, Drain) and release is not None:
+            release(wish.node)
+
+
+def wish_of(fault: Ask, facts: Facts, request: str) -> Wish:
     """The request, by the chance of its own."""
     rng = random.Random(fault.seed)
     node = _node(rng, facts)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import simpy
 
+from resurge.coordinator.inputs import Requested
 from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.state import Settings
 from resurge.errors import ResurgeError
@@ -125,7 +126,7 @@ class _Run:
         self.telemetry.write(JobStopped(self.env.now, facts.head, ""))
         if self.scenario.heals:
             check_end(facts, self.world)
-            check_requests(self.driver)
+            check_requests(facts, self.driver.requests)
 
     # Drivers
 
@@ -219,9 +220,12 @@ class _Run:
     def _ask(self, fault: Ask) -> None:
         if not self.driver.is_alive:
             return
-        wish = wish_of(fault, self.driver.facts, f"r{len(self.driver.asked)}")
-        release = (lambda node: self._after(0.5, lambda: self._kill([node]))) if fault.wanted is Wanted.RELEASE else None
-        self.driver.ask(wish, release)
+        requests = self.driver.requests
+        wish = wish_of(fault, self.driver.facts, f"r{len(requests.asked)}")
+        requests.asked[wish.request] = wish
+        if fault.wanted is Wanted.RELEASE:
+            requests.releases[wish.request] = lambda node: self._after(0.5, lambda: self._kill([node]))
+        self.driver.deliver(Requested(wish))
 
     def _end_driver(self, fault: RestartDriver) -> None:
         if not self.driver.is_alive:

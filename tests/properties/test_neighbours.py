@@ -97,9 +97,9 @@ def rows_of(rng: random.Random, epoch: int) -> pl.DataFrame:
 def grouped(operator: StatefulOperator, side: int, splits: Sequence[pl.DataFrame]) -> tuple[pl.Schema, Grouped]:
     """The splits as they come to a keyed operator."""
     key = (operator.keys() or ((),))[side]
-    make = getattr(operator, "combiner", None)
-    schema = make(SHAPE).schema(SHAPE) if make else SHAPE.schema
-    frames = [make(SHAPE).combine(split, SHAPE) if make else split for split in splits]
+    combiner = operator.combiner(SHAPE)
+    schema = combiner.schema(SHAPE) if combiner else SHAPE.schema
+    frames = [combiner.combine(split, SHAPE) if combiner else split for split in splits]
     pieces = [Grouped.of(frame, key_groups_of(hash_rows(frame, key), KEY_GROUPS), KEY_GROUPS) for frame in frames]
     return schema, together(pieces)
 

@@ -1,6 +1,5 @@
 """Generated posts with hashtags, as a stream or as Parquet files, with the published statistics."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,15 +79,13 @@ def write_posts(
     posts_per_file: int,
     seed: int = 0,
     zipf: float = 1.3,
-    vocabulary: int = PUBLISHED_DISTINCT_TAGS,
-    progress: Callable[[int], None] | None = None,
 ) -> list[Path]:
     """Write posts as Parquet files with columns `ts` (1 ms per post) and `tags`; a file appears when it is complete."""
     if posts < 0 or posts_per_file < 1:
         raise TopologyError(
             f"{posts} posts in files of {posts_per_file} were asked for; expected at least 0 in files of at least 1"
         )
-    generator = PostGenerator(seed, zipf, vocabulary)
+    generator = PostGenerator(seed, zipf, PUBLISHED_DISTINCT_TAGS)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []
@@ -101,8 +98,6 @@ def write_posts(
         frame.write_parquet(unfinished, compression="snappy", row_group_size=131_072)
         unfinished.rename(path)
         written.append(path)
-        if progress is not None:
-            progress(last)
     return written
 
 

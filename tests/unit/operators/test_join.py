@@ -94,7 +94,7 @@ def test_state_of_closed_times_is_gone():
 
 
 def test_join_without_bound_is_repeatable_and_needs_no_time():
-    """The class of DESIGN section 7."""
+    """A join whose rows may match at any time repeats its output; one with a bound in time converges to it."""
     unbounded = replace(WITHIN, within_us=None, times=(None, None))
     shape = unbounded.shape([StreamShape(LEFT.schema, None), StreamShape(RIGHT.schema, None)])
     assert unbounded.determinism is Determinism.REPEATABLE

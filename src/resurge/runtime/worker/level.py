@@ -28,7 +28,7 @@ from resurge.runtime.worker.grouped import Grouped, mask, together
 from resurge.runtime.worker.lookups import with_lookup
 from resurge.runtime.worker.messages import SOURCES, BufferReport, EpochWork, JobPlan, SlotReport, Split
 from resurge.runtime.worker.outcomes import OutcomeId, decided
-from resurge.runtime.worker.packets import SOURCE, Inbox, PacketWriter, Targets, keep, merge_maxima, resend, send
+from resurge.runtime.worker.packets import SOURCE, Inbox, Origin, PacketWriter, Targets, keep, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import Cohort, CohortStates, node_store
 from resurge.runtime.worker.parts import Parts
 from resurge.storage import paths
@@ -347,7 +347,8 @@ class LevelTask:
                 sources = self._groups_of(takers[self.program.owner(exchange.node) or ""], lambda cohort: not cohort.work.shadow)
                 table = table.filter(pl.Series(sources[table.get_column(SOURCE).to_numpy()], dtype=pl.Boolean))
                 groups = key_groups_of(hash_rows(table, exchange.key), self.key_groups)
-                keep(exchange.number, table, epoch.epoch, SOURCES, groups, self.kept[exchange.number], self.buffer)
+                origin = Origin(exchange.number, epoch.epoch, SOURCES)
+                keep(origin, table, groups, self.kept[exchange.number], self.buffer)
 
     def _groups_of(self, cohorts: Iterable[Cohort], chosen: Callable[[Cohort], bool]) -> npt.NDArray[np.bool_]:
         return mask((group for cohort in cohorts if chosen(cohort) for group in cohort.key_groups), self.key_groups)

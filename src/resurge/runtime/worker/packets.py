@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +20,14 @@ SOURCE = "__source"
 
 _encoder = msgspec.msgpack.Encoder()
 _header = msgspec.msgpack.Decoder(PacketHeader)
+
+
+class Origin(NamedTuple):
+    """Which rows a table of a packet has: those of an exchange, in an epoch, from a source in the fixed order."""
+
+    exchange: int
+    epoch: int
+    order: int
 
 
 class PacketWriter:
@@ -168,7 +177,7 @@ def send(
     groups = key_groups_of(hash_rows(rows, exchange.key), targets.key_groups)
     if targets.in_order is None:
         for writer, wanted in zip(writers, targets.wanted, strict=True):
-            keep(exchange.number, rows, epoch, order, groups, wanted, writer)
+            keep(Origin(exchange.number, epoch, order), rows, groups, wanted, writer)
         return
     places = targets.places[groups]
     arranged = rows[np.argsort(places, kind="stable")] if targets.key_groups > 1 else rows
@@ -185,22 +194,14 @@ def send(
         first = last
 
 
-def keep(
-    exchange: int,
-    rows: pl.DataFrame,
-    epoch: int,
-    order: int,
-    groups: Integers,
-    wanted: npt.NDArray[np.bool_],
-    writer: PacketWriter,
-) -> None:
+def keep(origin: Origin, rows: pl.DataFrame, groups: Integers, wanted: npt.NDArray[np.bool_], writer: PacketWriter) -> None:
     """Add the rows of the wanted key groups, ordered by key group."""
     chosen = np.flatnonzero(wanted[groups])
     if not chosen.size:
         return
     chosen = chosen[np.argsort(groups[chosen], kind="stable")]
     filled, counts = np.unique(groups[chosen], return_counts=True)
-    writer.add(exchange, epoch, order, filled.tolist(), np.cumsum(counts).tolist(), to_bytes(rows[chosen]))
+    writer.add(*origin, filled.tolist(), np.cumsum(counts).tolist(), to_bytes(rows[chosen]))
 
 
 def resend(frame: ReceivedFrame, taken: Mapping[int, Iterable[int]], targets: Targets, writers: Sequence[PacketWriter]) -> None:
@@ -210,4 +211,4 @@ def resend(frame: ReceivedFrame, taken: Mapping[int, Iterable[int]], targets: Ta
     chosen = np.flatnonzero(np.isin(frame.sources * targets.key_groups + groups, pairs))
     rows, groups = frame.rows[chosen], groups[chosen]
     for writer, wanted in zip(writers, targets.wanted, strict=True):
-        keep(entry.exchange, rows, entry.epoch, entry.order, groups, wanted, writer)
+        keep(Origin(entry.exchange, entry.epoch, entry.order), rows, groups, wanted, writer)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resurge.operators import state
+from resurge.operators import sorted_runs
 from resurge.operators.hashing import key_group_ends, key_groups_of
-from resurge.operators.state import KeyedTable, TableDelta, TableSpec, joined
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import MERGE_FACTOR, KeyedTable, joined
 
 PLAIN = TableSpec(pl.Schema({"word": pl.String(), "number": pl.Int64(), "value": pl.Int64()}), ("word", "number"))
 IN_KEY = TableSpec(PLAIN.schema, ("word", "number"), "number")
@@ -27,7 +28,7 @@ deltas = st.lists(
     ),
     max_size=8,
 )
-real_hash = state.hash_rows
+real_hash = sorted_runs.hash_rows
 
 
 def poor_hash(frame, key):
@@ -58,7 +59,7 @@ def hashing(request):
     """Every law holds when keys collide too."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "poor":
-            patch.setattr(state, "hash_rows", poor_hash)
+            patch.setattr(sorted_runs, "hash_rows", poor_hash)
         yield
 
 
@@ -105,7 +106,7 @@ def test_runs_stay_few_and_have_each_key_once(changes):
             assert (np.diff(run.hashes.astype(np.float64)) >= 0).all()
             assert not run.rows.select("word", "number").is_duplicated().any()
         heights = [run.height for run in table.runs]
-        assert all(older > state.MERGE_FACTOR * newer for older, newer in pairwise(heights))
+        assert all(older > MERGE_FACTOR * newer for older, newer in pairwise(heights))
 
 
 ROUTED = TableSpec(PLAIN.schema, ("word", "number"), routing=("word",))
@@ -114,7 +115,7 @@ group_sets = st.lists(st.integers(0, KEY_GROUPS - 1), unique=True)
 
 
 def group_of(word):
-    return int(key_groups_of(state.hash_rows(keys_of([(word, 0)]), ("word",)), KEY_GROUPS)[0])
+    return int(key_groups_of(sorted_runs.hash_rows(keys_of([(word, 0)]), ("word",)), KEY_GROUPS)[0])
 
 
 @settings(max_examples=40, deadline=None)

@@ -14,7 +14,7 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
 from resurge.operators.base import Outcome
 from resurge.operators.keyed_state import value_of
-from resurge.operators.state import TableDelta
+from resurge.operators.sorted_runs import TableDelta
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import Member

@@ -8,7 +8,8 @@ from polars.testing import assert_frame_equal
 
 from resurge.model.operator import StreamShape
 from resurge.operators.base import Batch, EpochContext, StatefulOperator
-from resurge.operators.state import KeyedTable, TableDelta
+from resurge.operators.sorted_runs import TableDelta
+from resurge.operators.state import KeyedTable
 
 FOREVER_US = 10**15
 

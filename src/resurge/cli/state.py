@@ -73,7 +73,7 @@ def _rows(job: "StoredJob", manifest: "CheckpointManifest", operator: str, table
 
     import polars as pl
 
-    from resurge.operators.state import DELETED, TableSpec
+    from resurge.operators.sorted_runs import DELETED, TableSpec
     from resurge.storage.runs import Loader, RunRef
 
     def read(reference: RunRef) -> bytes:

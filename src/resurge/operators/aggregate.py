@@ -16,7 +16,8 @@ from resurge.operators.aggregates import (
 )
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
 from resurge.operators.combining import Combiner
-from resurge.operators.state import State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import State
 from resurge.operators.window_sums import merged_parts
 
 _OLD = "__old"

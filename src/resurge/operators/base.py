@@ -12,7 +12,8 @@ from resurge.model.operator import Operator, StreamShape
 from resurge.operators.coding import Coded, coded
 from resurge.operators.combining import Combiner
 from resurge.operators.hashing import Hashes
-from resurge.operators.state import State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import State
 
 ROW = "__row"
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperato
 from resurge.operators.combining import time_us
 from resurge.operators.hashing import Hashes, hash_rows
 from resurge.operators.keyed_state import KeyedState, StateField, Timers, as_datetime
-from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import KeyedTable, State
 
 Emitted = Iterable[Mapping[str, Any]] | pl.DataFrame | None
 OnRows = Callable[..., Emitted]

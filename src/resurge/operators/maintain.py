@@ -8,7 +8,8 @@ import polars as pl
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
-from resurge.operators.state import State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import State
 
 STREAM = "stream"
 _BUCKET = "__time"

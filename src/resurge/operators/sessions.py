@@ -18,7 +18,8 @@ from resurge.operators.aggregates import (
 )
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
 from resurge.operators.combining import time_us
-from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import KeyedTable, State
 from resurge.operators.windows import EMIT_MODES, END, START
 
 RETRACTED = "retracted"

@@ -9,7 +9,8 @@ from resurge.errors import JobError, TopologyError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
 from resurge.operators.keyed_process import check_keyed, check_names, checked_output, fitting
-from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import KeyedTable, State
 
 _KEY = "__key"
 

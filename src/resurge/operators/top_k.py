@@ -13,7 +13,8 @@ from resurge.errors import TopologyError
 from resurge.model.operator import ORDERED_TYPES, Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
 from resurge.operators.combining import time_us
-from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import KeyedTable, State
 
 RANK = "rank"
 _EXPIRE = "__expire"

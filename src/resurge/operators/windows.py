@@ -23,7 +23,8 @@ from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperato
 from resurge.operators.columns import columns_of, taken
 from resurge.operators.combining import PANE, Combiner, time_us
 from resurge.operators.hashing import Hashes
-from resurge.operators.state import KeyedTable, State, TableDelta, TableSpec
+from resurge.operators.sorted_runs import TableDelta, TableSpec
+from resurge.operators.state import KeyedTable, State
 from resurge.operators.window_sums import Integers, Panes, windowed
 
 START, END = "window_start", "window_end"

@@ -15,7 +15,8 @@ import polars as pl
 
 from resurge.errors import CorruptFileError
 from resurge.operators.hashing import key_group_ends
-from resurge.operators.state import KeyedTable, Run, State, TableSpec, joined
+from resurge.operators.sorted_runs import Run, TableSpec
+from resurge.operators.state import KeyedTable, State, joined
 from resurge.storage.frames import from_bytes, to_bytes
 
 HASH = "__hash"

@@ -11,7 +11,8 @@ from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.base import Batch, EpochContext
 from resurge.operators.keyed_process import MOST_OVERDUE, KeyedProcess
 from resurge.operators.keyed_state import as_microseconds, list_of, map_of, value_of
-from resurge.operators.state import KeyedTable, TableDelta
+from resurge.operators.sorted_runs import TableDelta
+from resurge.operators.state import KeyedTable
 from resurge.operators.table_process import TableProcess
 from tests.support.operator_runner import Epoch, run_epochs
 

@@ -1,6 +1,6 @@
 """One call of a keyed operator for all key groups that take an epoch together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,8 @@ from resurge.model.operator import Determinism
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
 from resurge.operators.failures import failed
 from resurge.operators.hashing import hash_rows, key_groups_of
-from resurge.operators.state import State, TableDelta
+from resurge.operators.sorted_runs import TableChange, TableDelta
+from resurge.operators.state import State
 from resurge.runtime.worker.grouped import Grouped, mask, together
 
 Decide = Callable[[int, Callable[[], Outcome]], Outcome]
@@ -19,12 +20,13 @@ Decide = Callable[[int, Callable[[], Outcome]], Outcome]
 
 
 class Made(NamedTuple):
-    """What a call made: output and late rows by key group, and the state afterwards."""
+    """What a call made: output and late rows by key group, the state afterwards, and what changed of it."""
 
     output: Grouped
     late: tuple[Grouped, ...]
     late_rows: int
     state: State
+    changes: Mapping[str, TableChange]
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,9 @@ class Call:
         )
 
     def _made(self, outcome: Outcome, output: Grouped, late: tuple[Grouped, ...]) -> Made:
-        state = {
-            name: table.apply(outcome.changes[name]) if name in outcome.changes else table for name, table in self.state.items()
-        }
-        return Made(output, late, outcome.late_rows, state)
+        changes = {name: self.state[name].change(delta) for name, delta in outcome.changes.items()}
+        state = {name: table.changed(changes[name]) if name in changes else table for name, table in self.state.items()}
+        return Made(output, late, outcome.late_rows, state, changes)
 
     def _one_by_one(self, decide: Decide) -> Made:
         outcomes = dict(self._outcomes(decide))

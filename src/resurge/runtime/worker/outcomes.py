@@ -12,7 +12,7 @@ import polars as pl
 
 from resurge.errors import CorruptFileError
 from resurge.operators.base import Outcome
-from resurge.operators.state import TableDelta
+from resurge.operators.sorted_runs import TableDelta
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
 from resurge.storage.frames import from_bytes, to_bytes

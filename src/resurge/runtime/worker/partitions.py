@@ -13,9 +13,8 @@ import numpy as np
 from resurge.errors import CheckpointDamagedError, CorruptFileError, StorageError
 from resurge.operators.base import StatefulOperator
 from resurge.operators.program import Program
-from resurge.operators.state import KeyedTable, State, TableSpec, joined
-from resurge.runtime.worker.grouped import Integers
-from resurge.runtime.worker.messages import CohortReport, CohortWork, JobPlan, SlotReport
+from resurge.operators.sorted_runs import TableSpec
+from resurge.operators.state import KeyedTable, State, joined
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
 from resurge.storage.node_store import NodeStore

@@ -9,6 +9,7 @@ tables of different key groups can be joined (`joined`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from resurge.operators.sorted_runs import (
     alive,
     interleaved,
     merge,
+    places_in,
     run_of,
     unexpired,
     within,
@@ -210,6 +212,12 @@ def joined(tables: Sequence[KeyedTable]) -> KeyedTable:
             (others, last), (owners, run) = kept.pop(), kept.pop()
             kept.append((owners | others, interleaved(run, last)))
     return KeyedTable(tables[0].spec, tuple(run for _, run in kept), _latest(*(table.low for table in tables)))
+
+
+def joined_changes(changes: Sequence[TableChange]) -> TableChange:
+    """One change of several that are of different key groups."""
+    runs = [change.run for change in changes if change.run is not None]
+    return TableChange(reduce(interleaved, runs) if runs else None, _latest(*(change.low for change in changes)))
 
 
 def _latest(*lows: int | None) -> int | None:

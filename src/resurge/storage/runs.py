@@ -5,8 +5,9 @@ group is restored without reading the others.
 """
 
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,8 +16,8 @@ import polars as pl
 
 from resurge.errors import CorruptFileError
 from resurge.operators.hashing import key_group_ends
-from resurge.operators.sorted_runs import Run, TableSpec
-from resurge.operators.state import KeyedTable, State, joined
+from resurge.operators.sorted_runs import Run, TableChange, TableSpec
+from resurge.operators.state import KeyedTable, State, joined, joined_changes
 from resurge.storage.frames import from_bytes, to_bytes
 
 HASH = "__hash"
@@ -64,13 +65,34 @@ class SavedTable(msgspec.Struct, frozen=True):
 SavedState = dict[str, SavedTable]
 
 
+class SavedChange(msgspec.Struct, frozen=True):
+    """What one epoch changed of some key groups' tables: at most one run for each, which is merged with no other."""
+
+    epoch: int
+    tables: SavedState
+
+
 class SavedCohort(msgspec.Struct, frozen=True):
-    """The state of some key groups of one operator, which were saved together."""
+    """The state of some key groups of one operator, which were saved together, and the changes that are kept beside it."""
 
     operator: str
     key_groups: list[int]
     tables: SavedState
     shadow: bool = False
+    kept: list[SavedChange] = []
+
+    def local_segments(self) -> set[str]:
+        """The files of the node's store that it needs."""
+        states = (self.tables, *(change.tables for change in self.kept))
+        tables = (table for tables in states for table in tables.values())
+        return {run.local.split("|", 1)[0] for table in tables for run in table.runs if run.local}
+
+
+class EpochChange(NamedTuple):
+    """What one epoch changed of some key groups' tables."""
+
+    epoch: int
+    tables: Mapping[str, TableChange]
 
 
 class SegmentWriter:
@@ -80,10 +102,13 @@ class SegmentWriter:
         self.name = name
         self.pieces: list[bytes] = []
         self.size = 0
+        self._added: dict[int, tuple[Run, str]] = {}
 
     def add(self, run: Run) -> str:
-        """Add a run in one piece; returns its place."""
-        return self._add(run.rows, run, slice(0, run.height), (0, 0))
+        """Add a run in one piece, or find it if it was added before; returns its place."""
+        if id(run) not in self._added:
+            self._added[id(run)] = run, self._add(run.rows, run, slice(0, run.height), (0, 0))
+        return self._added[id(run)][1]
 
     def add_blocks(self, run: Run, key_groups: int) -> tuple[str, ...]:
         """Add a run in blocks of whole key groups; returns their places."""
@@ -145,13 +170,26 @@ def load_run(content: bytes | memoryview, reference: RunRef, *, verify: bool) ->
 
 def save_locally(state: State, writer: SegmentWriter) -> tuple[State, SavedState]:
     """Write the runs that are not in the local store yet; the state with their places, and its manifest."""
-    tables: dict[str, KeyedTable] = {}
-    saved: SavedState = {}
-    for name, table in state.items():
-        runs = tuple(run if run.local else replace(run, local=writer.add(run)) for run in table.runs)
-        tables[name] = replace(table, runs=runs)
-        saved[name] = SavedTable(table.low, [SavedRun(r.local, r.durable, r.height, r.highest_bucket) for r in runs])
-    return tables, saved
+    tables = {name: replace(table, runs=tuple(_placed(run, writer) for run in table.runs)) for name, table in state.items()}
+    return tables, {name: SavedTable(table.low, [_saved(run) for run in table.runs]) for name, table in tables.items()}
+
+
+def save_change(change: EpochChange, writer: SegmentWriter) -> tuple[EpochChange, SavedChange]:
+    """Write what is not in the local store yet; the change with its places, and its manifest."""
+    tables = {
+        name: replace(table, run=None if table.run is None else _placed(table.run, writer))
+        for name, table in change.tables.items()
+    }
+    saved = {name: SavedTable(table.low, [] if table.run is None else [_saved(table.run)]) for name, table in tables.items()}
+    return EpochChange(change.epoch, tables), SavedChange(change.epoch, saved)
+
+
+def _placed(run: Run, writer: SegmentWriter) -> Run:
+    return run if run.local else replace(run, local=writer.add(run))
+
+
+def _saved(run: Run) -> SavedRun:
+    return SavedRun(run.local, run.durable, run.height, run.highest_bucket)
 
 
 def save_durably(state: State, writer: SegmentWriter, key_groups: int) -> State:
@@ -193,6 +231,19 @@ class Loader:
 
         return self._joined([self._cohort(cohort, groups, load) for cohort in cohorts])
 
+    def changes(self, cohorts: Sequence[SavedCohort], groups: Collection[int], after: int) -> tuple[EpochChange, ...]:
+        """From the node's store: what the epochs after this one changed, as far as all cohorts kept it."""
+        kept = [{change.epoch: change.tables for change in cohort.kept if change.epoch > after} for cohort in cohorts]
+        epochs = frozenset(kept[0]).intersection(*kept[1:]) if kept else frozenset()
+        found = []
+        for epoch in sorted(epochs):
+            states = [
+                self._cohort(SavedCohort(cohort.operator, cohort.key_groups, changes[epoch]), groups, self._local_run)
+                for cohort, changes in zip(cohorts, kept, strict=True)
+            ]
+            found.append(EpochChange(epoch, {name: _as_change([state[name] for state in states]) for name in self.specs}))
+        return tuple(found)
+
     def _joined(self, states: list[State]) -> State:
         if not states:
             return {name: KeyedTable(spec) for name, spec in self.specs.items()}
@@ -229,3 +280,7 @@ class Loader:
         hashes = np.concatenate([block.hashes for block in blocks])
         rows = pl.concat([block.rows for block in blocks], rechunk=True)
         return Run(hashes, rows, saved.highest_bucket, durable=tuple(place for place, _ in mine))
+
+
+def _as_change(tables: Sequence[KeyedTable]) -> TableChange:
+    return joined_changes([TableChange(table.runs[0] if table.runs else None, table.low) for table in tables])

@@ -241,9 +241,7 @@ class LevelTask:
             self._context(node, epoch),
         )
         made = call.run(lambda group, compute: self._decided(node, epoch, group, compute))
-        cohort.state = made.state
-        cohort.late_rows += made.late_rows
-        cohort.rows_out += made.output.counts
+        cohort.advance(epoch.epoch, made)
         for given in inputs:
             cohort.rows_in += given.rows.counts
         cohort.cpu_s += time.process_time() - started

@@ -23,7 +23,8 @@ class CohortWork(msgspec.Struct, frozen=True):
 
     That is a local segment, or what a checkpoint has of them. They take only the epochs after their cursor, up to `until`;
     anything at or below the cursor is a duplicate and is dropped. Output of epochs up to `shown` was shown before. Shadows
-    have a state of their own and show nothing.
+    have a state of their own and show nothing. What each epoch after `keep_after` changes is kept beside the state, so that
+    it can be shipped (`shipments`); None keeps nothing, and a later epoch lets go of the older ones.
     """
 
     operator: str
@@ -34,6 +35,7 @@ class CohortWork(msgspec.Struct, frozen=True):
     until: int = LAST_EPOCH
     shown: int = 0
     shadow: bool = False
+    keep_after: int | None = None
 
     def takes(self, epoch: int) -> bool:
         """Whether the key groups take this epoch."""

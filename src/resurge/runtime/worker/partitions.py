@@ -2,7 +2,7 @@
 
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -13,18 +13,23 @@ import numpy as np
 from resurge.errors import CheckpointDamagedError, CorruptFileError, StorageError
 from resurge.operators.base import StatefulOperator
 from resurge.operators.program import Program
-from resurge.operators.sorted_runs import TableSpec
-from resurge.operators.state import KeyedTable, State, joined
+from resurge.operators.sorted_runs import TableChange, TableSpec
+from resurge.operators.state import KeyedTable, State, joined, joined_changes
+from resurge.runtime.worker.calls import Made
+from resurge.runtime.worker.grouped import Integers
+from resurge.runtime.worker.messages import LAST_EPOCH, CohortReport, CohortWork, JobPlan, SlotReport
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
 from resurge.storage.node_store import NodeStore
 from resurge.storage.runs import (
+    EpochChange,
     Loader,
     RunRef,
     SavedCohort,
     SavedState,
     SegmentWriter,
     durable_only,
+    save_change,
     save_durably,
     save_locally,
 )
@@ -36,6 +41,7 @@ class _Cached(NamedTuple):
     key_groups: frozenset[int]
     segment: str
     state: State
+    kept: tuple[EpochChange, ...] = ()
 
 
 @dataclass
@@ -84,11 +90,20 @@ class Cohort:
     rows_out: Integers
     late_rows: int = 0
     cpu_s: float = 0.0
+    kept: tuple[EpochChange, ...] = ()
 
     @property
     def key_groups(self) -> list[int]:
         """Its key groups, in order."""
         return self.work.key_groups
+
+    def advance(self, epoch: int, made: Made) -> None:
+        """Go on to the state that an epoch made."""
+        self.state = made.state
+        self.late_rows += made.late_rows
+        self.rows_out += made.output.counts
+        if self.work.keep_after is not None and epoch > self.work.keep_after:
+            self.kept = (*self.kept, EpochChange(epoch, made.changes))
 
 
 class CohortStates:
@@ -113,11 +128,12 @@ class CohortStates:
         """The key groups with their state before the job."""
         cursor = min(work.until, max(work.cursor, self.plan.epoch))
         nothing = np.zeros(self.total, dtype=np.int64)
-        cohort = Cohort(work, self._state(work), cursor, nothing, nothing.copy())
+        state, kept = self._state(work)
+        cohort = Cohort(work, state, cursor, nothing, nothing.copy(), kept=kept)
         self.cohorts.append(cohort)
         return cohort
 
-    def _state(self, work: CohortWork) -> State:
+    def _state(self, work: CohortWork) -> tuple[State, tuple[EpochChange, ...]]:
         specs = table_specs(self.program, work.operator)
         if work.segment is not None:
             return self._local(work, specs)
@@ -125,8 +141,8 @@ class CohortStates:
             began = time.monotonic()
             restored = self._restored(work, specs, work.restore)
             self.restore_s += time.monotonic() - began
-            return restored
-        return {name: KeyedTable(spec) for name, spec in specs.items()}
+            return restored, ()
+        return {name: KeyedTable(spec) for name, spec in specs.items()}, ()
 
     def _restored(self, work: CohortWork, specs: Mapping[str, TableSpec], saved: list[SavedCohort]) -> State:
         """The state of a checkpoint; every block is verified as it is read."""
@@ -136,12 +152,12 @@ class CohortStates:
             reason = f"{error.filename} is missing" if isinstance(error, FileNotFoundError) else str(error)
             raise CheckpointDamagedError(reason) from error
 
-    def _local(self, work: CohortWork, specs: Mapping[str, TableSpec]) -> State:
+    def _local(self, work: CohortWork, specs: Mapping[str, TableSpec]) -> tuple[State, tuple[EpochChange, ...]]:
         cached = self.remembered.get((self.node, work.operator, work.shadow), [])
-        wanted = frozenset(work.key_groups)
+        wanted, after = frozenset(work.key_groups), LAST_EPOCH if work.keep_after is None else work.keep_after
         for known in cached:
             if known.segment == work.segment and known.key_groups == wanted:
-                return known.state
+                return known.state, tuple(change for change in known.kept if change.epoch > after)
         segment = work.segment or ""
         if segment not in self.manifests:
             found: dict[tuple[str, bool], list[SavedCohort]] = {}
@@ -156,7 +172,8 @@ class CohortStates:
         # Another process ran these key groups meanwhile; most of their runs are the ones that this process has already.
         tables = (table for known in cached for table in known.state.values())
         runs = {run.local: run for table in tables for run in table.runs if run.local is not None}
-        return Loader(specs, self.total, self.store.run, runs).local(mine, wanted)
+        loader = Loader(specs, self.total, self.store.run, runs)
+        return loader.local(mine, wanted), loader.changes(mine, wanted, after)
 
     def _read_durable(self, reference: RunRef) -> bytes:
         if self.durable is None:
@@ -178,8 +195,11 @@ class CohortStates:
         manifest, files = [], {name}
         for cohort in self.cohorts:
             cohort.state, tables = save_locally(cohort.state, writer)
-            manifest.append(SavedCohort(cohort.work.operator, cohort.key_groups, tables, cohort.work.shadow))
-            files |= {run.local.split("|", 1)[0] for table in tables.values() for run in table.runs if run.local}
+            kept = [save_change(change, writer) for change in cohort.kept]
+            cohort.kept = tuple(change for change, _ in kept)
+            saved = SavedCohort(cohort.work.operator, cohort.key_groups, tables, cohort.work.shadow, [each for _, each in kept])
+            manifest.append(saved)
+            files |= saved.local_segments()
             report.cohorts.append(self._report(cohort, tables))
         self.store.write(name, writer.finish(msgspec.json.encode(manifest)))
         report.segment, report.segments = name, sorted(files)
@@ -208,7 +228,7 @@ class CohortStates:
         place = self.node, cohort.work.operator, cohort.work.shadow
         mine = frozenset(cohort.key_groups)
         others = [known for known in self.remembered.get(place, []) if known.key_groups.isdisjoint(mine)]
-        self.remembered[place] = [*others, _Cached(mine, segment, cohort.state)]
+        self.remembered[place] = [*others, _Cached(mine, segment, cohort.state, cohort.kept)]
 
     def _save_durably(self) -> None:
         if self.durable is None:
@@ -240,4 +260,17 @@ def _joined(cohorts: list[Cohort]) -> Cohort:
         np.sum([cohort.rows_out for cohort in cohorts], axis=0),
         sum(cohort.late_rows for cohort in cohorts),
         sum(cohort.cpu_s for cohort in cohorts),
+        _joined_kept([cohort.kept for cohort in cohorts]),
     )
+
+
+def _joined_kept(kept: Sequence[tuple[EpochChange, ...]]) -> tuple[EpochChange, ...]:
+    """The changes of several cohorts, of the epochs that all of them kept."""
+    by_epoch = [{change.epoch: change.tables for change in mine} for mine in kept]
+    epochs = frozenset(by_epoch[0]).intersection(*by_epoch[1:])
+    return tuple(EpochChange(epoch, _joined_tables([mine[epoch] for mine in by_epoch])) for epoch in sorted(epochs))
+
+
+def _joined_tables(changes: Sequence[Mapping[str, TableChange]]) -> dict[str, TableChange]:
+    names = sorted({name for tables in changes for name in tables})
+    return {name: joined_changes([tables[name] for tables in changes if name in tables]) for name in names}

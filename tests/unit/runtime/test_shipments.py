@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from resurge.builder import TopologyBuilder
+from resurge.api.builder import TopologyBuilder
 
 from resurge.connectors.files import files
 from resurge.connectors.sinks import DiscardSink

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from resurge.api.builder import TopologyBuilder
 
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.files import files
 from resurge.connectors.sinks import DiscardSink
 from resurge.errors import CorruptFileError, StorageError

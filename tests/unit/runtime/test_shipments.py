@@ -85,8 +85,9 @@ class Node:
         assert isinstance(self.operator, StatefulOperator)
         shape = self.program.topology.shapes[self.operator.inputs[side]]
         key = (self.operator.keys() or ((),))[side]
-        if hasattr(self.operator, "combiner"):
-            rows = self.operator.combiner(shape).combine(rows, shape)
+        combiner = self.operator.combiner(shape)
+        if combiner is not None:
+            rows = combiner.combine(rows, shape)
         grouped = Grouped.of(rows, key_groups_of(hash_rows(rows, key), KEY_GROUPS), KEY_GROUPS)
         return grouped.within(mask(self.groups, KEY_GROUPS))
 

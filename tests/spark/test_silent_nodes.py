@@ -97,7 +97,7 @@ def test_a_node_that_pauses_is_waited_for_and_not_lost(cluster: EmbeddedCluster,
             wait_until(lambda: any(isinstance(event, NodeHeardAgain) for event in events), "an answer")
             running.join()
             engine.run(until_idle=True, drain=True)
-            stores = Path(engine._local_folder())
+            stores = Path(engine.edge.frame.local_folder)
             assert len(list(stores.iterdir())) == NODES
             runner.close()
             assert not stores.exists(), "expected the nodes to remove their local stores"

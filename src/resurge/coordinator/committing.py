@@ -18,6 +18,7 @@ from resurge.coordinator.inputs import JobResult
 from resurge.coordinator.measuring import measured
 from resurge.coordinator.policies import catch_up, migration
 from resurge.coordinator.state import InFlight, JobState, Pending, Publication, Saving, Stage, Turn
+from resurge.errors import ProtocolError
 from resurge.model.names import Partition
 from resurge.model.work import LAST_EPOCH, Job, Role
 from resurge.protocols import recovery
@@ -101,6 +102,7 @@ def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_
     assert job.live_epoch is not None and pending is not None
     epoch = job.live_epoch
     absent = _absent(before)
+    _check_taken(before, job, epoch)
     after = recovery.epoch_done(before, epoch)
     is_known = state.settings.saves_partially and absent == state.absent
     state = state.appending(EpochCommit(epoch, job.attempt, None if is_known else absent))
@@ -144,6 +146,14 @@ def _sources_published(state: JobState, job: Job) -> JobState:
 def _absent(facts: Facts) -> tuple[Partition, ...]:
     """The partitions that are not live."""
     return () if facts.is_whole else tuple(partition for partition in facts.graph.upstream if partition not in facts.live)
+
+
+def _check_taken(facts: Facts, job: Job, epoch: int) -> None:
+    """Whoever is live takes every epoch: were one counted that was not in the job, its output would be missing for ever."""
+    taken = {task.partition for task in job.tasks if task.replica.role is Role.PRIMARY and task.takes(epoch)}
+    if taken != facts.live:
+        other = min(str(partition) for partition in taken ^ facts.live)
+        raise ProtocolError(f"epoch {epoch} was taken by {len(taken)} partitions, but {len(facts.live)} are live, see {other}")
 
 
 def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:

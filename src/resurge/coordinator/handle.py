@@ -28,6 +28,10 @@ MOST_MOVES = 1000
 
 def handle(state: JobState, event: Input, now_s: float) -> tuple[JobState, tuple[Command, ...]]:
     """Absorb one fact, then do everything that can be done now; what must be done outside is returned as commands."""
+    if isinstance(event, Requested) and state.failure is not None:
+        # Whoever wishes something after a failure has mended its cause, and wants it to be tried again.
+        turn = Turn.DUE if state.lane.turn is Turn.POLLING else state.lane.turn
+        state = replace(state, failure=None, failures=0, lane=replace(state.lane, turn=turn))
     if state.failure is None:
         state = _absorbed(state, event, now_s)
     for _ in range(MOST_MOVES):
@@ -60,9 +64,12 @@ def _absorbed(state: JobState, event: Input, now_s: float) -> JobState:
 
 def _moved(state: JobState, now_s: float) -> JobState:
     """The next thing that is done; the same state if there is nothing to do now."""
-    state = absorbing.asked(state)
     lane = state.lane
-    if lane.foreground is not None or lane.turn is Turn.POLLING or state.question.number is not None:
+    if lane.foreground is not None:
+        # Whoever comes back while a live epoch runs is not in it: the planner is asked afterwards.
+        return state
+    state = absorbing.asked(state)
+    if lane.turn is Turn.POLLING or state.question.number is not None:
         return state
     if state.ended:
         first, *others = state.ended

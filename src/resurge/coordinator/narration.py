@@ -1,6 +1,6 @@
 """Changes of facts as events, told alike by a real and by a simulated driver."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from resurge.model.names import NodeId, Partition, query_of
@@ -62,32 +62,6 @@ class Told:
         if since_s < LOAD_AT_MOST_EVERY_S or (since_s < LOAD_AT_LEAST_EVERY_S and placed == self.loaded):
             return self, []
         return replace(self, load_s=now_s, loaded=placed), [load(now_s, facts, buffered_bytes)]
-
-
-class Narrator:
-    """What has been told, kept for a driver that is not a value."""
-
-    def __init__(self) -> None:
-        self._told = Told()
-
-    def load(self, now_s: float, facts: Facts, measured: Callable[[], Facts], buffered_bytes: int = 0) -> Iterator[events.Event]:
-        """The load of operators and nodes; `measured` adds the costs."""
-        self._told, found = self._told.measured(now_s, measured(), buffered_bytes)
-        yield from found
-
-    def started(self, *, is_new: bool) -> None:
-        """A driver began."""
-        self._told = Told.at_start(is_new=is_new)
-
-    def changed(self, now_s: float, before: Facts, after: Facts) -> Iterator[events.Event]:
-        """Nodes that went and came, buffering switched, queries that went down."""
-        self._told, found = self._told.changed(now_s, before, after)
-        yield from found
-
-    def committed(self, now_s: float, after: Facts) -> Iterator[events.Event]:
-        """Queries that came back."""
-        self._told, found = self._told.committed(now_s, after)
-        yield from found
 
 
 def described(now_s: float, topology: Topology) -> events.TopologyDescribed:

@@ -1,15 +1,17 @@
 """The state that a driver begins with: each partition is down at its newest checkpoint. Every start is a recovery."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from resurge.coordinator.commands import Command, Emit
 from resurge.coordinator.inputs import Member
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.scheduling import Strategy, everything_down
-from resurge.coordinator.state import Description, JobState, Pending, Settings
+from resurge.coordinator.state import Description, JobState, Pending, Settings, Turn
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.cuts import Cuts
 from resurge.protocols.recovery import Graph
+from resurge.telemetry.events import Warned
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,22 @@ def first_state(
             sources_published=found.sources_published,
         )
     )
+
+
+def went_back(before: JobState, fresh: JobState, now_s: float) -> tuple[JobState, tuple[Command, ...]]:
+    """A driver that begins again from an older checkpoint: what the user wished and what is logged stands, attempts are counted on."""
+    lane = replace(fresh.lane, turn=Turn.DUE, began_s=now_s)
+    state = replace(
+        fresh,
+        pending=before.pending,
+        arrivals_s={**before.arrivals_s, **fresh.arrivals_s},
+        goal=before.goal,
+        lane=lane,
+        rhythm=before.rhythm,
+        told=before.told,
+        next_number=before.next_number,
+        next_attempt=before.next_attempt,
+    )
+    state = state.sending(*(Emit(Warned(now_s, warning)) for warning in fresh.description.warnings))
+    state = state.emitting(*state.told.changed(now_s, before.facts, state.facts))
+    return replace(state, outbox=()), state.outbox

@@ -342,9 +342,3 @@ def epochs_per_step(budget_s: float, overhead_s: float, epoch_s: float, least: i
     (5, 2, 16)
     """
     return max(least, min(MOST_EPOCHS_PER_STEP, int((budget_s - overhead_s) / max(epoch_s, 1e-3) + 1e-9)))
-
-
-def is_void(step: CatchUp, nodes: Collection[NodeId], before: Facts, now: Facts) -> bool:
-    """Whether a partition of a step that ran meanwhile, or one of its nodes, has been lost since it was begun."""
-    moved = any(now.standing[partition] != before.standing[partition] for partition in step.partitions)
-    return moved or not now.capacity.keys() >= set(nodes)

@@ -111,7 +111,7 @@ class Stage:
                 engine.run(CALIBRATING_EPOCHS)
             finally:
                 engine.close("calibrated")
-            self.runner.calibrate(sum(engine.membership.costs.values()) + engine.membership.reading_cost)
+            self.runner.calibrate(sum(engine.state.costs.values()) + engine.state.reading_cost)
 
     def play(self, scene: Scene, log: Path) -> list[Event]:
         """One run; everything that happened is in its telemetry."""

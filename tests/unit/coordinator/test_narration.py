@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from resurge.coordinator.narration import Narrator, planned
+from resurge.coordinator.narration import Told, planned
 from resurge.coordinator.scheduling import Strategy, everything_down, schedule, with_costs
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Phase
@@ -10,43 +10,48 @@ from resurge.telemetry.events import Event, LoadMeasured, NodeLost, QueriesChang
 from tests.unit.protocols.test_recovery import N1, N2, whole
 
 
-def told(narrator: Narrator, before: Facts, after: Facts) -> list[Event]:
-    return list(narrator.changed(1.0, before, after))
+class Telling:
+    """What has been told so far, one call after another."""
 
+    def __init__(self, *, is_new: bool = True) -> None:
+        self.told = Told.at_start(is_new=is_new)
 
-def back(narrator: Narrator, facts: Facts) -> list[str]:
-    return [query for event in narrator.committed(1.0, facts) if isinstance(event, QueriesChanged) for query in event.back]
+    def changed(self, before: Facts, after: Facts) -> list[Event]:
+        self.told, events = self.told.changed(1.0, before, after)
+        return events
+
+    def back(self, facts: Facts) -> list[str]:
+        self.told, events = self.told.committed(1.0, facts)
+        return [query for event in events if isinstance(event, QueriesChanged) for query in event.back]
 
 
 def test_a_query_with_nothing_to_catch_up_with_is_back_with_the_next_commit() -> None:
     """It was rolled back to a checkpoint that is the head: it becomes live without a step, and is not forgotten."""
-    narrator, facts = Narrator(), whole()
-    narrator.started(is_new=True)
-    assert back(narrator, facts) == []
+    telling, facts = Telling(), whole()
+    assert telling.back(facts) == []
     lost = recovery.nodes_lost(facts, [N2], 1)
-    events = told(narrator, facts, lost)
+    events = telling.changed(facts, lost)
     assert [event.down for event in events if isinstance(event, QueriesChanged)] == [["c/0"]]
     assert any(isinstance(event, NodeLost) for event in events)
     planned = schedule(lost, Strategy("eager"))
     assert planned.of_phase(Phase.CATCHING_UP)
-    assert back(narrator, planned) == []
+    assert telling.back(planned) == []
     live = recovery.advanced(planned, {})
     assert live.is_whole
-    assert told(narrator, planned, live) == []
-    assert back(narrator, live) == ["c/0"]
-    assert back(narrator, live) == []
+    assert telling.changed(planned, live) == []
+    assert telling.back(live) == ["c/0"]
+    assert telling.back(live) == []
 
 
 def test_a_query_that_is_lost_again_before_it_showed_anything_is_told_once() -> None:
     """Down stays down until something is committed."""
-    narrator, facts = Narrator(), whole()
-    narrator.started(is_new=True)
-    assert back(narrator, facts) == []
+    telling, facts = Telling(), whole()
+    assert telling.back(facts) == []
     lost = recovery.nodes_lost(facts, [N2], 1)
-    assert told(narrator, facts, lost)
+    assert telling.changed(facts, lost)
     live = recovery.advanced(schedule(lost, Strategy("eager")), {})
     again = recovery.nodes_lost(live, [N1], 1)
-    assert [event for event in told(narrator, live, again) if isinstance(event, QueriesChanged)] == []
+    assert [event for event in telling.changed(live, again) if isinstance(event, QueriesChanged)] == []
 
 
 def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
@@ -54,19 +59,20 @@ def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
     facts = replace(whole(), revision=1)
     start = everything_down(facts.graph, facts.capacity, 0, 0, {})
     for is_new in (True, False):
-        narrator = Narrator()
-        narrator.started(is_new=is_new)
-        assert told(narrator, start, start) == []
-        assert back(narrator, start) == []
-        assert back(narrator, facts) == ([] if is_new else sorted(facts.graph.queries))
+        telling = Telling(is_new=is_new)
+        assert telling.changed(start, start) == []
+        assert telling.back(start) == []
+        assert telling.back(facts) == ([] if is_new else sorted(facts.graph.queries))
 
 
 def test_load_is_told_when_something_moved_and_every_few_seconds() -> None:
     """A page that shows load is at most some seconds behind, and a steady job writes little."""
-    narrator, facts = Narrator(), whole()
+    told, facts = Told(), whole()
 
     def loads(now_s: float, seen: Facts) -> list[Event]:
-        return list(narrator.load(now_s, seen, lambda: seen))
+        nonlocal told
+        told, events = told.measured(now_s, seen)
+        return events
 
     assert len(loads(0.0, facts)) == 1
     assert loads(2.0, facts) == []

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from resurge.model.names import NodeId, Partition
-from resurge.protocols.catch_up import CatchUp, Coverage, next_step
+from resurge.protocols.catch_up import CatchUp, Coverage
 from resurge.protocols.epoch_sets import EpochSet
 from resurge.protocols.recovery import Facts, Phase, QueryNeed
 from resurge.protocols.step_choice import (
@@ -11,7 +11,6 @@ from resurge.protocols.step_choice import (
     epochs_beside,
     epochs_per_step,
     has_room,
-    is_void,
 )
 from resurge.protocols.tempo import Race, StepCost, Tempo
 from tests.unit.protocols.test_catch_up import after, lost_and_scheduled
@@ -120,18 +119,6 @@ def test_nobody_behind_is_no_step() -> None:
     """All live."""
     asked = choice(after(8), QUIET)
     assert (asked.whole, asked.aloft(9.0), asked.between(9.0), asked.beside()) == (None, [], None, None)
-
-
-def test_a_step_is_void_once_its_partition_or_node_is_gone() -> None:
-    """Nothing of it may be committed then."""
-    before = behind(3)
-    step = next_step(before, {(A, B): EpochSet.of(range(6, 9))}, {})
-    assert step is not None
-    assert not is_void(step, [N4], before, before)
-    gone = replace(before, capacity={node: value for node, value in before.capacity.items() if node != N4})
-    assert is_void(step, [N4], before, gone)
-    moved = replace(before, standing={**before.standing, B: replace(before.standing[B], cursor=7)})
-    assert is_void(step, [N4], before, moved)
 
 
 def test_steps_have_lost_when_several_in_a_row_began_no_nearer_to_the_head() -> None:

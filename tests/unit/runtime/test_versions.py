@@ -8,10 +8,13 @@ import pytest
 from resurge.api.builder import TopologyBuilder
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
+from resurge.coordinator.buffers import Buffers
 from resurge.model.names import KeyGroup, NodeId, Partition
+from resurge.model.work import Job, Replica, Task
 from resurge.operators.aggregates import count, sum_
 from resurge.operators.program import Program, compile_topology
 from resurge.protocols.catch_up import next_step
+from resurge.protocols.epoch_sets import EpochSet
 from resurge.protocols.recovery import Facts, Phase, Standing
 from resurge.runtime.driver.graphs import partition_graph
 from resurge.runtime.driver.job_plans import JobFrame, PartitionWork, Slots, Work, job_plan
@@ -42,45 +45,44 @@ def test_files_that_a_running_job_reads_are_kept_when_they_are_forgotten(tmp_pat
     chosen = Work(9, [EpochWork(8, {})], [], {NODE: [work]}, {NODE: [Replay(1, "buffer", {})]}, {})
     plan = job_plan(JobFrame(program, "job", str(tmp_path), ""), Slots((NODE,), {}), chosen, "attempt", {})
     versions.pin(plan)
-    versions.forget_nodes([OTHER])
+    versions.keep_only([], [], [NODE])
     assert versions.expired()[NODE] == ["useless"]
     versions.abandoned(plan, [])
     assert versions.expired()[NODE] == ["buffer", "new", "old", "useless"]
 
 
-def kept(versions: Versions, epoch: int) -> None:
-    """One epoch in which the upper operator buffered its output for the lower one."""
-    exchange = next(e.number for e in versions.program.exchanges if "totals" in e.consumers)
-    tables = [(exchange, group, epoch, list(range(GROUPS))) for group in range(GROUPS)]
-    reports = [SlotReport(0, 1, buffers=[BufferReport(NODE, 1, f"buffer-{epoch}", 100, tables)])]
-    producers = {Partition("counts", KeyGroup(group)): (NODE, range(epoch, epoch + 1)) for group in range(GROUPS)}
-    versions.buffer({exchange: list(range(GROUPS))}, reports, producers)
+def exchange_of(program: Program) -> int:
+    """The exchange from the upper to the lower operator."""
+    return next(exchange.number for exchange in program.exchanges if "totals" in exchange.consumers)
 
 
-def outage(program: Program, epochs: int) -> tuple[Versions, Facts]:
+def outage(program: Program, epochs: int) -> tuple[Versions, Buffers, Facts]:
     """The lower operator is behind by so many epochs, all of them buffered."""
-    versions = Versions(program)
+    versions, buffers, graph = Versions(program), Buffers(), partition_graph(program)
+    counts = [partition for partition in graph.upstream if partition.operator == "counts"]
+    totals = tuple(partition for partition in graph.upstream if partition.operator == "totals")
     for epoch in range(1, epochs + 1):
-        kept(versions, epoch)
-    graph = partition_graph(program)
+        tables = [(exchange_of(program), group, epoch, list(range(GROUPS))) for group in range(GROUPS)]
+        versions.buffer(str(epoch), [SlotReport(0, 1, buffers=[BufferReport(NODE, 1, f"buffer-{epoch}", 100, tables)])])
+        tasks = tuple(Task(Replica(partition, NODE, epoch - 1)) for partition in counts)
+        buffers = buffers.keep(Job(str(epoch), (epoch,), tasks, frozenset((NODE,)), epoch, buffered_for=totals), {NODE: 100})
     standing = {
-        p: Standing(Phase.LIVE, NODE, epochs, epochs) if p.operator == "counts" else Standing(Phase.CATCHING_UP, OTHER, 0, 0)
+        p: Standing(Phase.LIVE, NODE, epochs, epochs) if p in counts else Standing(Phase.CATCHING_UP, OTHER, 0, 0)
         for p in graph.upstream
     }
-    return versions, Facts(graph, standing, {NODE: 1.0, OTHER: 1.0}, head=epochs)
+    return versions, buffers, Facts(graph, standing, {NODE: 1.0, OTHER: 1.0}, head=epochs)
 
 
-def decision_s(versions: Versions, facts: Facts) -> float:
-    """How long it takes to decide on a step, to find its buffers, and to keep them within their limit."""
+def decision_s(versions: Versions, buffers: Buffers, facts: Facts) -> float:
+    """How long it takes to decide on a step and to find its buffers."""
     best = float("inf")
     for _ in range(5):
         began = time.perf_counter()
         for _ in range(20):
-            step = next_step(facts, versions.coverage(), {})
+            step = next_step(facts, buffers.coverage(facts.graph.upstream), {})
             assert step is not None
             assert not step.shadows
             found = versions.replays(step.buffered)
-            versions.keep_buffers_within(10**9)
         best = min(best, time.perf_counter() - began)
     assert [replay.file for replay in found[NODE]] == [f"buffer-{epoch}" for epoch in range(16, 0, -1)]
     return best
@@ -97,20 +99,30 @@ def test_a_decision_after_a_long_outage_takes_as_long_as_after_a_short_one() -> 
 @pytest.mark.parametrize("limit_bytes", [0, 250, 10_000])
 def test_buffers_beyond_the_limit_do_not_count(limit_bytes: int) -> None:
     """The oldest are given up first, and coverage says what is left."""
-    versions, _ = outage(chain(), 5)
+    versions, buffers, facts = outage(chain(), 5)
     left = min(5, limit_bytes // 100)
-    assert versions.keep_buffers_within(limit_bytes) == 5 - left
+    dropped = buffers.excess(limit_bytes, ())
+    assert len(dropped) == 5 - left
+    buffers = buffers.without(dropped)
     pair = (Partition("counts", KeyGroup(0)), Partition("totals", KeyGroup(1)))
-    assert [epoch in versions.coverage()[pair] for epoch in range(1, 6)] == [False] * (5 - left) + [True] * left
-    assert versions.keep_buffers_within(limit_bytes) == 0
+    covered = buffers.coverage(facts.graph.upstream).get(pair, EpochSet())
+    assert [epoch in covered for epoch in range(1, 6)] == [False] * (5 - left) + [True] * left
+    assert not buffers.excess(limit_bytes, ())
+    for buffered in dropped:
+        versions.drop_buffers_of(buffered.attempt, buffered.node)
+    found = versions.replays({pair: range(1, 6)}).get(NODE, [])
+    assert [replay.file for replay in found] == [f"buffer-{epoch}" for epoch in range(5, 5 - left, -1)]
 
 
 def test_buffers_of_lost_nodes_do_not_count() -> None:
     """Nor do those before a global checkpoint."""
-    versions, facts = outage(chain(), 3)
-    versions.forget_nodes([NODE])
-    assert not any(spans.spans for spans in versions.coverage().values())
-    versions, facts = outage(chain(), 3)
+    versions, buffers, facts = outage(chain(), 3)
+    pair = (Partition("counts", KeyGroup(0)), Partition("totals", KeyGroup(1)))
+    assert buffers.without_nodes([NODE]).coverage(facts.graph.upstream) == {}
+    assert versions.replays({pair: range(1, 4)})
+    versions.keep_only([], [], [OTHER])
+    assert not versions.replays({pair: range(1, 4)})
+    versions, _, facts = outage(chain(), 3)
     versions.drop_buffers()
-    assert versions.coverage() == {}
-    assert next_step(facts, versions.coverage(), {}) is not None
+    assert not versions.replays({pair: range(1, 4)})
+    assert next_step(facts, {}, {}) is not None

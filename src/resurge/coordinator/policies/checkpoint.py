@@ -24,6 +24,9 @@ def is_anything_new(state: JobState) -> bool:
         return facts.cuts.first < facts.head
     if not state.settings.saves_partially or (facts.cuts.last == facts.head and not facts.cuts.kept[-1].partitions <= facts.live):
         return False
+    if not facts.standing:
+        # A job without state has checkpoints too: they trim its journal.
+        return facts.checkpoint < facts.head
     return any(facts.restore_point(partition) < facts.head for partition in facts.live)
 
 

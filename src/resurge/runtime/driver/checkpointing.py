@@ -2,17 +2,27 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from resurge.connectors.contracts import Offset
 from resurge.errors import CorruptFileError, JobError
 from resurge.model.names import Partition
-from resurge.protocols.checkpoint import CheckpointRecord, retention
+from resurge.protocols.checkpoint import CheckpointRecord, Retention, retention
 from resurge.runtime.worker.messages import SlotReport
 from resurge.storage import checkpoint_store
 from resurge.storage.checkpoint_store import CheckpointManifest
 from resurge.storage.durable import DurableStore
 from resurge.storage.journal import Journal
 from resurge.storage.runs import SavedCohort
+
+
+class Written(NamedTuple):
+    """A manifest that is written: its record, what is kept with it, and the older manifests that are, if they can be read."""
+
+    manifest: CheckpointManifest
+    record: CheckpointRecord
+    keep: Retention
+    older: list[CheckpointManifest] | None
 
 
 @dataclass
@@ -26,23 +36,34 @@ class Checkpoints:
     oldest_reached: dict[str, Offset] = field(default_factory=dict)
     oldest_epoch: int = -1
     """No start goes back behind this checkpoint."""
+    written: Written | None = None
 
-    def publish(self, manifest: CheckpointManifest) -> None:
-        """Write the manifest, name it in the journal, and trim journal and older checkpoints."""
+    def write(self, manifest: CheckpointManifest) -> None:
+        """Write the manifest; it counts once the journal names it."""
         record = checkpoint_store.publish(self.store, manifest)
         keep = retention([*self.published, record], self.kept)
         # Read before the journal names the new checkpoint: afterwards another driver may have taken over and removed them.
-        older = self._older(keep.kept, record)
-        self.journal.publish(record, keep.first_epoch)
-        self.published = list(reversed(keep.kept))
-        if older is None:
+        self.written = Written(manifest, record, keep, self._older(keep.kept, record))
+
+    def log(self) -> CheckpointManifest:
+        """Name the manifest in the journal, which trims itself."""
+        if self.written is None:
+            raise JobError("a checkpoint is to be logged; expected its manifest to be written before")
+        self.journal.publish(self.written.record, self.written.keep.first_epoch)
+        self.published = list(reversed(self.written.keep.kept))
+        return self.written.manifest
+
+    def forget(self) -> None:
+        """Remove what only older checkpoints need."""
+        written, self.written = self.written, None
+        if written is None or written.older is None:
             return
-        manifests = [manifest, *older]
+        manifests = [written.manifest, *written.older]
         if len(manifests) == self.kept:
             oldest = min(manifests, key=lambda kept: kept.epoch)
             self.oldest_reached, self.oldest_epoch = dict(oldest.reached), oldest.epoch
-        checkpoint_store.forget(self.store, keep.dropped, manifests, manifest.epoch)
-        checkpoint_store.forget_outcomes(self.store, keep.first_epoch)
+        checkpoint_store.forget(self.store, written.keep.dropped, manifests, written.manifest.epoch)
+        checkpoint_store.forget_outcomes(self.store, written.keep.first_epoch)
 
     def _older(self, kept: Iterable[CheckpointRecord], newest: CheckpointRecord) -> list[CheckpointManifest] | None:
         """The manifests of the older checkpoints that are kept; None if one is damaged: then nothing is removed."""

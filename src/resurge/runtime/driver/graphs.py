@@ -55,3 +55,13 @@ def _closure(partitions: list[Partition], upstream: dict[Partition, frozenset[Pa
             found.add(above)
             waiting.append(above)
     return frozenset(found)
+
+
+def output_partitions(program: Program) -> dict[str, tuple[Partition, ...]]:
+    """For each query the partitions whose output it publishes; none for a query that reads sources alone."""
+    found: dict[str, tuple[Partition, ...]] = {}
+    for query, numbers in program.query_nodes.items():
+        owners = sorted({owner for owner in map(program.owner, numbers) if owner is not None})
+        groups = range(program.topology.key_groups)
+        found[query] = tuple(Partition(owner, KeyGroup(group)) for owner in owners for group in groups)
+    return found

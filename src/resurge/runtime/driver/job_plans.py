@@ -1,4 +1,4 @@
-"""From facts to job plans: a live epoch, a step of catching up, a checkpoint. Pure."""
+"""Plans for Spark: work shared out among slots, and the routes that lead to it. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from resurge.model.names import KeyGroup, NodeId, Partition
+from resurge.model.names import NodeId
+from resurge.model.work import Task
 from resurge.operators.program import Program
-from resurge.protocols.catch_up import CatchUp
-from resurge.protocols.recovery import Facts, Phase
-from resurge.runtime.driver.versions import Produced, Version, Versions
+from resurge.runtime.driver.versions import Versions
 from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, SlotWork, Split
 from resurge.storage.runs import SavedCohort
 
@@ -70,114 +69,21 @@ class Work:
     replays: Mapping[NodeId, list[Replay]]
     buffered: Mapping[int, list[int]]
     checkpoint: bool = False
-    nodes: frozenset[NodeId] | None = None
-    """Where it may run; None for all nodes."""
-
-    def producers(self) -> dict[Partition, Produced]:
-        """The partitions that take part, shadows apart: where, and which epochs they take."""
-        last = self.epochs[-1].epoch if self.epochs else self.epoch
-        return {
-            Partition(item.operator, KeyGroup(item.key_group)): (node, range(item.cursor + 1, min(item.until, last) + 1))
-            for node, items in self.partitions.items()
-            for item in items
-            if not item.shadow
-        }
 
 
-def live_work(
-    facts: Facts, after: Facts, versions: Versions, epoch: EpochWork, splits: Sequence[Split], checkpoint: bool
-) -> Work:
-    """All partitions that are live take one epoch, and those at its head that become so."""
-    partitions: dict[NodeId, list[PartitionWork]] = {}
-    for partition in after.of_phase(Phase.LIVE):
-        if facts.standing[partition].cursor == facts.head:
-            _add(partitions, facts, versions, partition)
-    return Work(epoch.epoch, [epoch], splits, partitions, {}, {}, checkpoint)
-
-
-def buffered_groups(facts: Facts, program: Program, *, always: bool = False) -> dict[int, list[int]]:
-    """For each exchange of a keyed operator, the key groups that some consumer which is not live will need; or all of them."""
-    if not facts.is_buffering and not always:
-        return {}
-    found: dict[int, list[int]] = {}
-    kept = [partition for partition, known in facts.standing.items() if always or known.phase is not Phase.LIVE]
-    for exchange in program.exchanges:
-        if program.owner(exchange.node) is None:
-            continue
-        groups = sorted({partition.key_group for partition in kept if partition.operator in exchange.consumers})
-        if groups:
-            found[exchange.number] = [int(group) for group in groups]
-    return found
-
-
-def catch_up_work(
-    facts: Facts,
-    after: Facts,
-    versions: Versions,
-    step: CatchUp,
-    inputs: Sequence[tuple[EpochWork, list[Split]]],
-) -> Work:
-    """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not.
-
-    Those that are live afterwards may take the next epoch in the same job.
-    """
-    partitions: dict[NodeId, list[PartitionWork]] = {}
-    spare = sorted(facts.capacity)
-    for partition, taken in step.partitions.items():
-        until = LAST_EPOCH if after.standing[partition].phase is Phase.LIVE else taken[-1]
-        _add(partitions, facts, versions, partition, until)
-    for index, (partition, taken) in enumerate(sorted(step.shadows.items())):
-        # A shadow runs beside its partition, so that one route serves both where both are in one job.
-        version = versions.shadows.get(partition) if partition in step.shadows_kept else None
-        node = facts.standing[partition].node or (version.node if version else spare[index % len(spare)])
-        partitions.setdefault(node, []).append(_shadow(facts, versions, partition, taken[-1], node, version))
-    epochs = [epoch for epoch, _ in inputs]
-    splits = [split for _, mine in inputs for split in mine]
-    replays = versions.replays(step.buffered)
-    # Others are not disturbed.
-    return Work(epochs[-1].epoch, epochs, splits, partitions, replays, {}, nodes=frozenset((*partitions, *replays)))
-
-
-def joined(behind: Work, live: Work) -> Work:
-    """One job for a step of catching up and for the live epoch."""
-    partitions = {
-        node: [*behind.partitions.get(node, []), *live.partitions.get(node, [])]
-        for node in dict.fromkeys((*behind.partitions, *live.partitions))
-    }
-    epochs, splits = [*behind.epochs, *live.epochs], [*behind.splits, *live.splits]
-    return Work(live.epoch, epochs, splits, partitions, behind.replays, live.buffered)
-
-
-def _add(
-    partitions: dict[NodeId, list[PartitionWork]],
-    facts: Facts,
-    versions: Versions,
-    partition: Partition,
-    until: int = LAST_EPOCH,
-) -> None:
-    known = facts.standing[partition]
-    if known.node is None:
-        raise ValueError(f"{partition} has no node")
-    version = versions.partitions.get(partition)
-    segment = version.segment if version else None
-    partitions.setdefault(known.node, []).append(
-        PartitionWork(partition.operator, partition.key_group, segment, known.cursor, until, known.shown)
-    )
-
-
-def _shadow(
-    facts: Facts, versions: Versions, partition: Partition, until: int, node: NodeId, version: Version | None
-) -> PartitionWork:
-    if version is not None and version.node != node:
-        version = None
+def partition_work(task: Task, versions: Versions) -> PartitionWork:
+    """What a task does with its state: the version on its node, or the checkpoint's."""
+    replica, partition = task.replica, task.partition
+    known = versions.shadows if replica.is_shadow else versions.partitions
+    version = known[partition] if replica.version is not None else None
     return PartitionWork(
         partition.operator,
         partition.key_group,
         version.segment if version else None,
-        version.cursor if version else facts.checkpoint,
-        until,
-        LAST_EPOCH,
-        True,
+        replica.cursor,
+        task.until,
+        task.published,
+        replica.is_shadow,
     )
 
 

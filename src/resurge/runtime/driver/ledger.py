@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from resurge.model.names import KeyGroup, Partition
+from resurge.model.names import Partition
 from resurge.runtime.driver.sources import Sources
 from resurge.runtime.worker.messages import EpochWork, Split
 from resurge.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Record
@@ -17,21 +17,16 @@ class Ledger:
     sources: Sources
     planned: dict[int, EpochPlanned] = field(default_factory=dict)
     closing_us: dict[int, dict[str, int]] = field(default_factory=dict)
-    shown_by_sources: int = 0
 
-    def work(self, epoch: int) -> EpochWork:
-        """An epoch to run: its watermarks, and whether queries of the sources themselves show it."""
+    def work(self, epoch: int, *, is_published: bool) -> EpochWork:
+        """An epoch to run: its watermarks, and whether queries of the sources themselves publish it."""
         planned = self.planned[epoch]
         closing = dict.fromkeys(self.sources.readers, END_OF_TIME_US) if planned.drain else self.closing_us.get(epoch)
-        return EpochWork(epoch, planned.watermarks_us, closing, epoch > self.shown_by_sources, planned.plan)
+        return EpochWork(epoch, planned.watermarks_us, closing, is_published, planned.plan)
 
     def splits(self, epoch: int) -> list[Split]:
         """What an epoch reads."""
         return self.sources.splits(self.planned[epoch])
-
-    def arrival_s(self, epoch: int) -> float:
-        """Mean arrival time of an epoch's rows."""
-        return self.planned[epoch].arrival_s
 
     def forget_before(self, epoch: int) -> None:
         """Epochs that a checkpoint covers are never run again."""
@@ -50,16 +45,11 @@ def shown_epochs(partitions: list[Partition], records: list[Record], checkpoint:
     for record in records:
         if isinstance(record, CatchUpCommitted) and record.epoch > checkpoint:
             for name, cursor in record.cursors.items():
-                shown[_partition(name)] = max(shown[_partition(name)], cursor)
+                shown[Partition.parse(name)] = max(shown[Partition.parse(name)], cursor)
         elif isinstance(record, EpochCommitted) and record.epoch > checkpoint:
-            absent = {_partition(name) for name in record.absent}
+            absent = {Partition.parse(name) for name in record.absent}
             for partition in partitions:
                 if partition not in absent:
                     shown[partition] = max(shown[partition], record.epoch)
             by_sources = max(by_sources, record.epoch)
     return shown, by_sources
-
-
-def _partition(name: str) -> Partition:
-    operator, group = name.rsplit("/", 1)
-    return Partition(operator, KeyGroup(int(group)))

@@ -37,7 +37,7 @@ class Resumption:
 def resumption(store: DurableStore, records: list[Record]) -> Resumption:
     """Read the journal's facts and choose the newest checkpoint that can be used, as far as its manifest tells.
 
-    Its runs are not read here: whoever restores a run verifies it, and a damaged one makes the driver go back (going_back.py).
+    Its runs are not read here: whoever restores a run verifies it, and a damaged one makes the driver go back.
     """
     published = [CheckpointRecord(r.epoch, r.manifest, r.checksum) for r in records if isinstance(r, CheckpointPublished)]
     warnings: list[str] = []

@@ -1,18 +1,14 @@
 """Where every partition's newest version is, which local files are still needed, and which buffers there are."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from resurge.model.names import KeyGroup, NodeId, Partition
+from resurge.model.work import Pair
 from resurge.operators.program import Program
-from resurge.protocols.catch_up import Coverage, Pair, changed
 from resurge.runtime.worker.messages import BufferReport, CohortReport, JobPlan, Replay, SlotReport
 from resurge.storage import paths
 from resurge.storage.runs import SavedCohort
-
-Produced = tuple[NodeId, range]
-"""Where a partition ran in a job, and which epochs it took."""
 
 
 @dataclass
@@ -29,21 +25,12 @@ class Version:
 
 @dataclass
 class Buffered:
-    """What one node kept in one job: the files, and which epochs of which pairs they cover, also where there was no row."""
+    """What one node kept in one attempt: the files, and from the first to the last epoch that may be in them."""
 
+    attempt: str
     node: NodeId
     files: list[BufferReport]
-    covered: list[tuple[int, Partition, list[int], range]]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes on disk."""
-        return sum(file.size_bytes for file in self.files)
-
-    @cached_property
-    def span(self) -> range:
-        """From the first to the last epoch that may be in the files."""
-        return range(min(epochs.start for *_, epochs in self.covered), max(epochs.stop for *_, epochs in self.covered))
+    span: range
 
 
 @dataclass
@@ -56,8 +43,6 @@ class Versions:
     checkpoint: dict[str, list[SavedCohort]] = field(default_factory=dict)
     buffers: list[Buffered] = field(default_factory=list)
     files: dict[NodeId, set[str]] = field(default_factory=dict)
-    covered: Coverage = field(default_factory=dict)
-    held_bytes: dict[NodeId, int] = field(default_factory=dict)
     pinned: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def expired(self) -> dict[NodeId, list[str]]:
@@ -98,36 +83,21 @@ class Versions:
             self.files[node].update(report.segments)
             self.files[node].update(buffer.file for buffer in report.buffers)
 
-    def buffer(
-        self, kept: Mapping[int, list[int]], reports: Iterable[SlotReport], producers: Mapping[Partition, Produced]
-    ) -> None:
-        """Remember what a job buffered: for each exchange the key groups kept, from every partition that ran."""
+    def buffer(self, attempt: str, reports: Iterable[SlotReport]) -> None:
+        """Remember what an attempt buffered, node by node."""
         files: dict[NodeId, list[BufferReport]] = {}
         for report in reports:
             for file in report.buffers:
                 files.setdefault(NodeId(file.node), []).append(file)
-        covered: dict[NodeId, list[tuple[int, Partition, list[int], range]]] = {}
-        for exchange, groups in kept.items():
-            owner = self.program.owner(self.program.exchanges[exchange].node)
-            for partition, (node, epochs) in producers.items():
-                if partition.operator == owner:
-                    covered.setdefault(node, []).append((exchange, partition, groups, epochs))
-        added = [Buffered(node, files.get(node, []), pairs) for node, pairs in covered.items()]
-        self.buffers += added
-        self.covered = changed(self.covered, self._pairs(added))
-        for buffer in added:
-            self.held_bytes[buffer.node] = self.held_bytes.get(buffer.node, 0) + buffer.size_bytes
+        for node, mine in files.items():
+            epochs = [epoch for file in mine for _, _, epoch, _ in file.tables]
+            self.buffers.append(Buffered(attempt, node, mine, range(min(epochs, default=0), max(epochs, default=-1) + 1)))
 
     def _adopt_cohort(self, cohort: CohortReport, report: SlotReport, node: NodeId) -> None:
         version = Version(report.segment, tuple(report.segments), cohort.cursor, node, sum(cohort.state_rows), cohort.state_bytes)
         known = self.shadows if cohort.shadow else self.partitions
         for group in cohort.key_groups:
             known[Partition(cohort.operator, KeyGroup(group))] = version
-
-    def size(self) -> tuple[int, int]:
-        """Rows and bytes of state, of all partitions that have a version."""
-        versions = {id(version): version for version in self.partitions.values()}.values()
-        return sum(version.state_rows for version in versions), sum(version.state_bytes for version in versions)
 
     def restore_from(self, saved: Iterable[SavedCohort]) -> None:
         """What partitions without a version begin with: a checkpoint."""
@@ -140,59 +110,21 @@ class Versions:
         buffers = {file.file for buffer in self.buffers for file in buffer.files}
         return buffers | {name for version in versions.values() for name in version.segments}
 
-    def forget_partitions(self, partitions: Iterable[Partition]) -> None:
-        """Versions on lost nodes are gone."""
-        for partition in partitions:
-            self.partitions.pop(partition, None)
-
-    def forget_all(self) -> None:
-        """The driver begins again: no version, shadow or buffer is used, and their files are not needed."""
-        self.partitions.clear()
-        self.shadows.clear()
-        self.buffers.clear()
-
-    def forget_nodes(self, nodes: Iterable[NodeId]) -> None:
-        """Buffers on lost nodes are gone; shadows are cheap to begin again."""
-        lost = frozenset(nodes)
-        self.buffers = [buffer for buffer in self.buffers if buffer.node not in lost]
-        self.covered = changed({}, self._pairs(self.buffers))
-        self.shadows.clear()
-        for node in lost:
-            self.files.pop(node, None)
-            self.held_bytes.pop(node, None)
+    def keep_only(self, partitions: Collection[Partition], shadows: Collection[Partition], nodes: Collection[NodeId]) -> None:
+        """Forget the versions that nobody will ask for, and all that was on nodes that are gone."""
+        self.partitions = {known: version for known, version in self.partitions.items() if known in partitions}
+        self.shadows = {known: version for known, version in self.shadows.items() if known in shadows}
+        self.buffers = [buffer for buffer in self.buffers if buffer.node in nodes]
+        for node in self.files.keys() - frozenset(nodes):
+            self.files.pop(node)
 
     def drop_buffers(self) -> None:
         """A global checkpoint is complete: nothing will be replayed from buffers."""
         self.buffers.clear()
-        self.held_bytes.clear()
-        self.covered = {}
 
-    def keep_buffers_within(self, limit_bytes: int, in_use: Collection[str] = ()) -> int:
-        """Drop the oldest buffers of nodes that hold too much, unless they are read; shadows will replay their epochs instead."""
-        if max(self.held_bytes.values(), default=0) <= limit_bytes:
-            return 0
-        dropped: list[Buffered] = []
-        kept: list[Buffered] = []
-        for buffer in self.buffers:
-            if self.held_bytes[buffer.node] <= limit_bytes or any(file.file in in_use for file in buffer.files):
-                kept.append(buffer)
-            else:
-                self.held_bytes[buffer.node] -= buffer.size_bytes
-                dropped.append(buffer)
-        self.buffers = kept
-        self.covered = changed(self.covered, (), self._pairs(dropped))
-        return len(dropped)
-
-    def coverage(self) -> Coverage:
-        """The epochs that buffers hold, from each partition for each other."""
-        return self.covered
-
-    def _pairs(self, buffers: Iterable[Buffered]) -> Iterator[tuple[Pair, range]]:
-        for buffer in buffers:
-            for exchange, above, groups, epochs in buffer.covered:
-                for consumer in self.program.exchanges[exchange].consumers:
-                    for group in groups:
-                        yield (above, Partition(consumer, KeyGroup(group))), epochs
+    def drop_buffers_of(self, attempt: str, node: NodeId) -> None:
+        """What an attempt kept on a node is not needed; shadows will replay its epochs instead."""
+        self.buffers = [buffer for buffer in self.buffers if (buffer.attempt, buffer.node) != (attempt, node)]
 
     def _owner(self, exchange: int) -> str:
         owner = self.program.owner(self.program.exchanges[exchange].node)

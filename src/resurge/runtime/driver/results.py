@@ -1,0 +1,97 @@
+"""What the slots of a job reported, as the figures that the coordinator decides from and telemetry tells."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from resurge.coordinator.inputs import MISPLACED, Failure, JobResult
+from resurge.model.names import KeyGroup, NodeId, Partition
+from resurge.model.work import Job
+from resurge.runtime.driver.versions import Version
+from resurge.runtime.worker.messages import CohortReport, SlotReport
+
+Reports = Sequence[SlotReport]
+
+
+def failure(reports: Reports) -> Failure | None:
+    """Why a job failed, if a task did; the fault of a task itself says more than that another was misplaced."""
+    failed = [report.failure for report in reports if report.failure is not None]
+    if not failed:
+        return None
+    kind, message = min(failed, key=lambda known: known[0] == MISPLACED)
+    return Failure(kind, message)
+
+
+def job_result(
+    job: Job, reports: Reports, versions: Mapping[Partition, Version], *, levels: int, **known: int | None
+) -> JobResult:
+    """The figures of a job that succeeded; `known` has `replayed_buffers` and `lag_rows`."""
+    rows: dict[str, int] = {}
+    past: dict[str, dict[int, int]] = {}
+    for part in (part for report in reports for part in report.parts):
+        if part.epoch == job.live_epoch:
+            rows[part.query] = rows.get(part.query, 0) + part.rows
+        else:
+            epochs = past.setdefault(part.query, {})
+            epochs[part.epoch] = epochs.get(part.epoch, 0) + part.rows
+    state_rows, state_bytes = _state(reports, versions)
+    return JobResult(
+        published_epochs=sorted({part.epoch for report in reports for part in report.parts}),
+        rows_read=sum(report.rows_read for report in reports),
+        bad_rows=sum(report.bad_rows for report in reports),
+        cpu_s=_cpu_s(reports),
+        reading_cpu_s=sum(report.cpu_s for report in reports if report.level == 0),
+        restore_s=restore_s(reports),
+        buffered_bytes=_buffered_bytes(reports),
+        query_rows=rows,
+        past_rows=past,
+        late_rows=_late_rows(reports),
+        level_cpu_s={f"level {level}": sum(r.cpu_s for r in reports if r.level == level) for level in range(levels)},
+        state_rows=state_rows,
+        state_bytes=state_bytes,
+        lag_rows=known.get("lag_rows"),
+        replayed_buffers=known.get("replayed_buffers") or 0,
+    )
+
+
+def _primaries(reports: Reports) -> Iterator[CohortReport]:
+    return (cohort for report in reports for cohort in report.cohorts if not cohort.shadow)
+
+
+def _cpu_s(reports: Reports) -> dict[str, float]:
+    return {
+        f"{cohort.operator}/{group}": cpu_s
+        for cohort in _primaries(reports)
+        for group, cpu_s in zip(cohort.key_groups, cohort.cpu_shares_s(), strict=True)
+    }
+
+
+def _late_rows(reports: Reports) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for cohort in (cohort for report in reports for cohort in report.cohorts if cohort.late_rows):
+        found[cohort.operator] = found.get(cohort.operator, 0) + cohort.late_rows
+    return found
+
+
+def _buffered_bytes(reports: Reports) -> dict[NodeId, int]:
+    found: dict[NodeId, int] = {}
+    for buffer in (buffer for report in reports for buffer in report.buffers):
+        node = NodeId(buffer.node)
+        found[node] = found.get(node, 0) + buffer.size_bytes
+    return found
+
+
+def _state(reports: Reports, versions: Mapping[Partition, Version]) -> tuple[int, int]:
+    """Rows and bytes of all states once a job has been adopted."""
+    new = {Partition(cohort.operator, KeyGroup(group)) for cohort in _primaries(reports) for group in cohort.key_groups}
+    # Key groups of one call share a version, which counts once.
+    others = {id(version): version for partition, version in versions.items() if partition not in new}.values()
+    rows = sum(sum(cohort.state_rows) for cohort in _primaries(reports)) + sum(version.state_rows for version in others)
+    size_bytes = sum(cohort.state_bytes for cohort in _primaries(reports)) + sum(version.state_bytes for version in others)
+    return rows, size_bytes
+
+
+def restore_s(reports: Iterable[SlotReport]) -> float:
+    """How long the slowest slot of each level read checkpoints."""
+    slowest: dict[int, float] = {}
+    for report in reports:
+        slowest[report.level] = max(slowest.get(report.level, 0.0), report.restore_s)
+    return sum(slowest.values())

@@ -25,7 +25,7 @@ from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.epoch import is_full, observed
 from resurge.protocols.recovery import Facts
-from resurge.protocols.tempo import Race
+from resurge.protocols.step_timing import Progress
 
 
 def committed(state: JobState, flight: InFlight, result: JobResult, took_s: float, now_s: float) -> JobState:
@@ -78,14 +78,14 @@ def _catch_up_committed(
     is_joined = job.live_epoch is not None
     if not is_joined:
         asked = catch_up.choice(state)
-        cost = asked.tempo.cost.after(took_s, step.longest, asked.work_s(step))
+        cost = asked.timing.cost.after(took_s, step.longest, asked.work_s(step))
         state = replace(state, rhythm=replace(state.rhythm, cost=cost))
     cursors, last = step.cursors(), step.epochs[-1]
     below = job.live_epoch if job.live_epoch is not None else LAST_EPOCH
     after = recovery.advanced(before, cursors)
     state = replace(state, facts=after, sources_published=max(state.sources_published, last))
     if not state.is_catching_up:
-        state = replace(state, shadows={}, rhythm=replace(state.rhythm, race=Race()))
+        state = replace(state, shadows={}, rhythm=replace(state.rhythm, progress=Progress()))
     arrivals_s = recorder.arrivals_s(state, before, after)
     replays = result.replayed_buffers or len(step.buffered)
     publication = Publication(result, took_s, arrivals_s, step=step, is_joined=is_joined, replays=replays)

@@ -14,7 +14,7 @@ from resurge.model.work import Job, Replica
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.epoch import Pace
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.tempo import Race, StepCost
+from resurge.protocols.step_timing import Progress, StepCost
 from resurge.telemetry.events import Event, TopologyDescribed
 
 
@@ -118,7 +118,7 @@ class Rhythm:
     pace: Pace = field(default_factory=Pace)
     attempt_s: float = 0.0
     cost: StepCost | None = None
-    race: Race = field(default_factory=Race)
+    progress: Progress = field(default_factory=Progress)
     taken: int = 0
     row_limit: int | None = None
 

@@ -75,7 +75,7 @@ def next_step(
 
     `shadows` are the cursors of those that exist.
     """
-    catching = [p for p in behind(facts) if among is None or p in among]
+    catching = [p for p in lagging(facts) if among is None or p in among]
     if not catching:
         return None
     needed = _needed(facts, coverage, shadows, frozenset(catching))
@@ -108,7 +108,7 @@ def next_step(
     )
 
 
-def behind(facts: Facts) -> list[Partition]:
+def lagging(facts: Facts) -> list[Partition]:
     """Those that catch up and have epochs left to take."""
     return [p for p in facts.of_phase(Phase.CATCHING_UP) if facts.standing[p].cursor < facts.head]
 

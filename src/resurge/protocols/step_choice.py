@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from resurge.model.names import NodeId, Partition
-from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, behind, next_step, shadows_needed
+from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, lagging, next_step, shadows_needed
 from resurge.protocols.recovery import Facts, Phase
-from resurge.protocols.tempo import Tempo
+from resurge.protocols.step_timing import StepTiming
 
-FLIGHT_INTERVALS = 1.6
-PRESSING = 4
-MOST_FLIGHTS = 4
-CAUTION = 1.5
-CARRIED = 0.4
+BACKGROUND_INTERVALS = 1.6
+RECOVERY_FIRST_FROM = 4
+MOST_BACKGROUND_JOBS = 4
+SHARED_NODE_FACTOR = 1.5
+PIGGYBACK_SHARE = 0.4
 """A live epoch that takes others along who are nearly there may become longer by this part of what it usually takes."""
-EARLY = 0.5
+EARLY_SHARE = 0.5
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
@@ -33,16 +33,16 @@ class StepChoice:
     facts: Facts
     coverage: Coverage
     shadows: Mapping[Partition, int]
-    tempo: Tempo
+    timing: StepTiming
     under_way: Sequence[CatchUp] = ()
 
     @cached_property
-    def whole(self) -> CatchUp | None:
+    def largest_step(self) -> CatchUp | None:
         """As much as one step can take; None if nobody is behind."""
         return self._next(MOST_EPOCHS_PER_STEP)
 
     @cached_property
-    def flying(self) -> frozenset[Partition]:
+    def in_flight(self) -> frozenset[Partition]:
         """The partitions of the steps that are under way."""
         return frozenset(partition for step in self.under_way for partition in step.partitions)
 
@@ -52,31 +52,31 @@ class StepChoice:
         return not self.facts.live and not self.facts.graph.has_source_queries
 
     @cached_property
-    def is_pressing(self) -> bool:
+    def recovery_comes_first(self) -> bool:
         """Whether the next live epoch waits for a step: for one of at most an interval, or for all if nobody waits for it."""
-        return self.is_idle or (not self.tempo.taken and is_pressing(self.facts))
+        return self.is_idle or (not self.timing.taken and recovery_comes_first(self.facts))
 
     @property
-    def is_aloft(self) -> bool:
+    def runs_in_background(self) -> bool:
         """Whether steps run while live epochs go on, rather than until the next one is due."""
-        return self.tempo.is_concurrent and not self.is_pressing
+        return self.timing.is_concurrent and not self.recovery_comes_first
 
     @cached_property
-    def last_stretch(self) -> CatchUp | None:
+    def final_step(self) -> CatchUp | None:
         """The step that brings those to the head who have hardly anything left and are in nobody's way.
 
         The most valuable for what they cost, as many as a live epoch can take along.
         """
-        near = nearly_there(self.facts, self.flying)
+        near = nearly_caught_up(self.facts, self.in_flight)
         step = self._next(LEAST_EPOCHS_PER_STEP, among=near) if near else None
         if step is None or set(step.cursors().values()) != {self.facts.head}:
             return None
         # Without buffers others would need again what these produce, and a shadow serves all whom it feeds together.
         apart = self._without_shadows(step) if self.facts.is_buffering else {}
         if not apart:
-            return step if step.partitions.keys() >= set(behind(self.facts)) else None
-        spare = CARRIED * self.tempo.usual_s / (self.tempo.unit_s or 1.0)
-        few = worth_carrying(self.facts, apart, self.tempo.cost.factor, spare)
+            return step if step.partitions.keys() >= set(lagging(self.facts)) else None
+        spare = PIGGYBACK_SHARE * self.timing.usual_s / (self.timing.unit_s or 1.0)
+        few = piggybacked(self.facts, apart, self.timing.cost.factor, spare)
         return step if len(few) == len(step.partitions) else self._next(LEAST_EPOCHS_PER_STEP, among=few)
 
     def _without_shadows(self, step: CatchUp) -> dict[Partition, range]:
@@ -87,36 +87,36 @@ class StepChoice:
                 fed.add(partition)
         return {partition: taken for partition, taken in step.partitions.items() if partition not in fed}
 
-    def aloft(self, budget_s: float) -> list[CatchUp]:
+    def background_steps(self, budget_s: float) -> list[CatchUp]:
         """The steps that begin now and run while live epochs go on.
 
         Those who follow others go apart from them and at the same time: what an upstream partition has behind it is in a
         buffer. Those for whom buffers do not have everything go together. Who is nearly there gets there before the next live
         epoch if there is time, and else with it.
         """
-        near, steps = self.last_stretch, [self.soon(budget_s)]
-        waiting = [partition for partition in behind(self.facts) if partition not in self.flying]
+        near, steps = self.final_step, [self.final_step_before_epoch(budget_s)]
+        waiting = [partition for partition in lagging(self.facts) if partition not in self.in_flight]
         if near is not None:
             # Nor do others take the time of those who are nearly there.
             taken = {self.facts.standing[partition].node for partition in near.partitions}
             waiting = [partition for partition in waiting if self.facts.standing[partition].node not in taken]
-        depth = depths(self.facts, self.flying.union(waiting))
-        convoy = self._convoy(depth)
-        if not self.facts.is_buffering or convoy is not None:
-            steps.append((convoy or self._aloft(waiting, budget_s)) if waiting and not self.under_way else None)
+        depth = depths(self.facts, self.in_flight.union(waiting))
+        joint = self._joint_step(depth)
+        if not self.facts.is_buffering or joint is not None:
+            steps.append((joint or self._background_step(waiting, budget_s)) if waiting and not self.under_way else None)
         else:
             steps += self._by_depth(waiting, depth, budget_s)
         found = [step for step in steps if step is not None and step.longest]
         if found or self.under_way or not waiting or near is not None:
             return found
         # Apart, each waits for another: together they can move.
-        together = self._aloft(waiting, budget_s)
+        together = self._background_step(waiting, budget_s)
         return [together] if together is not None else []
 
-    def soon(self, budget_s: float) -> CatchUp | None:
+    def final_step_before_epoch(self, budget_s: float) -> CatchUp | None:
         """The last stretch, if it ends before the next live epoch is due or hardly later: that waits for it."""
-        near = self.last_stretch
-        is_soon = near is not None and self._takes_s(near) <= budget_s + self.tempo.patience_s
+        near = self.final_step
+        is_soon = near is not None and self._takes_s(near) <= budget_s + self.timing.latency_slack_s
         return near if is_soon and budget_s > 0 else None
 
     def _by_depth(self, waiting: Iterable[Partition], depth: Mapping[Partition, int], budget_s: float) -> list[CatchUp]:
@@ -125,7 +125,7 @@ class StepChoice:
         The lowest first, because they need what the nodes above have buffered.
         """
         standing, steps, together = self.facts.standing, list[CatchUp](), list[Partition]()
-        busy = {standing[partition].node for partition in self.flying}
+        busy = {standing[partition].node for partition in self.in_flight}
         shared = {standing[partition].node for partition in self.facts.live}
         highest: dict[NodeId | None, tuple[int, bool]] = {}
         for partition in waiting:
@@ -137,19 +137,19 @@ class StepChoice:
             group = [p for p in waiting if highest[standing[p].node] == level and standing[p].node not in busy]
             fed = {standing[partition].node for partition in self._fed_by_shadows(group)}
             together += [partition for partition in group if standing[partition].node in fed]
-            step = self._aloft([partition for partition in group if standing[partition].node not in fed], budget_s)
+            step = self._background_step([partition for partition in group if standing[partition].node not in fed], budget_s)
             # A node that works for a step cannot send its buffers before that ends.
             if step is not None and not busy & {standing[above].node for above, _ in step.buffered}:
                 steps.append(step)
         if together and not any(step.shadows for step in self.under_way):
-            steps += [step for step in [self._aloft(together, budget_s)] if step is not None]
-        return steps[: max(0, MOST_FLIGHTS - len(self.under_way))]
+            steps += [step for step in [self._background_step(together, budget_s)] if step is not None]
+        return steps[: max(0, MOST_BACKGROUND_JOBS - len(self.under_way))]
 
-    def _aloft(self, among: Collection[Partition], budget_s: float) -> CatchUp | None:
+    def _background_step(self, among: Collection[Partition], budget_s: float) -> CatchUp | None:
         step = self._next(MOST_EPOCHS_PER_STEP, among=among)
         if step is None or not step.longest:
             return None
-        more = epochs_aloft(self.facts, step, self.tempo, budget_s)
+        more = background_epochs(self.facts, step, self.timing, budget_s)
         step = self._next(LEAST_EPOCHS_PER_STEP, more, among)
         return step if step is not None and step.longest else None
 
@@ -159,52 +159,52 @@ class StepChoice:
         upstream, standing = self.facts.graph.upstream, self.facts.standing
         return [p for p in group if any(until.get(above, 0) > standing[p].cursor for above in upstream[p])]
 
-    def _convoy(self, depth: Mapping[Partition, int]) -> CatchUp | None:
+    def _joint_step(self, depth: Mapping[Partition, int]) -> CatchUp | None:
         """One step for all if some feed others and none is far behind: on its own, each would stay behind whom it follows."""
         levels = max(depth.values(), default=0)
         farthest = max((self.facts.head - self.facts.standing[partition].cursor for partition in depth), default=0)
         reach = LEAST_EPOCHS_PER_STEP + levels
         return self._next(reach, among=depth) if levels > 1 and farthest <= reach else None
 
-    def between(self, budget_s: float | None) -> CatchUp | None:
+    def step_before_epoch(self, budget_s: float | None) -> CatchUp | None:
         """The step that ends before the next live epoch is due, or hardly later."""
-        if self.whole is None or budget_s is None or self.is_idle:
-            return self.whole
-        least = max(0, LEAST_EPOCHS_PER_STEP - self.tempo.taken)
-        limit_s = max(budget_s + self.tempo.patience_s, self.tempo.interval_s if self.is_pressing else 0.0)
-        return self._at_most(epochs_per_step(limit_s, self.tempo.cost.overhead_s, self.epoch_s(self.whole), least))
+        if self.largest_step is None or budget_s is None or self.is_idle:
+            return self.largest_step
+        least = max(0, LEAST_EPOCHS_PER_STEP - self.timing.taken)
+        limit_s = max(budget_s + self.timing.latency_slack_s, self.timing.interval_s if self.recovery_comes_first else 0.0)
+        return self._at_most(epochs_per_step(limit_s, self.timing.cost.overhead_s, self.epoch_s(self.largest_step), least))
 
-    def beside(self) -> CatchUp | None:
+    def step_with_epoch(self) -> CatchUp | None:
         """The step that is taken in one job with the next live epoch."""
-        facts, tempo, step = self.facts, self.tempo, self.whole
+        facts, timing, step = self.facts, self.timing, self.largest_step
         if step is None:
             return None
-        if self.is_idle or (self.is_pressing and self.under_way):
+        if self.is_idle or (self.recovery_comes_first and self.under_way):
             return None
-        if self.is_pressing:
+        if self.recovery_comes_first:
             # Hardly anybody waits for the epoch, so that a step of an interval which brings somebody to the head fits.
-            step = self.between(0.0)
+            step = self.step_before_epoch(0.0)
             return step if step is not None and facts.head in step.cursors().values() else None
-        if tempo.is_concurrent or self.under_way:
-            return self.last_stretch
-        if has_room(tempo, self.epoch_s(step)):
+        if timing.is_concurrent or self.under_way:
+            return self.final_step
+        if has_room(timing, self.epoch_s(step)):
             return None
-        return self._at_most(epochs_beside(facts, step, tempo.patience_s / (tempo.unit_s or 1.0)))
+        return self._at_most(epochs_beside(facts, step, timing.latency_slack_s / (timing.unit_s or 1.0)))
 
     def is_early(self, budget_s: float) -> bool:
         """Whether the next live epoch does not wait until it is due, because it takes somebody along."""
-        return self.is_aloft and budget_s <= EARLY * self.tempo.interval_s and self.last_stretch is not None
+        return self.runs_in_background and budget_s <= EARLY_SHARE * self.timing.interval_s and self.final_step is not None
 
     def epoch_s(self, step: CatchUp) -> float:
         """How long a step works for each of its epochs."""
-        return self.tempo.cost.factor * self.work_s(step)
+        return self.timing.cost.factor * self.work_s(step)
 
     def _takes_s(self, step: CatchUp) -> float:
-        return self.tempo.cost.overhead_s + step.longest * self.epoch_s(step)
+        return self.timing.cost.overhead_s + step.longest * self.epoch_s(step)
 
     def work_s(self, step: CatchUp) -> float:
         """How long the busiest node of a step would work for one epoch, were it live."""
-        return self.tempo.unit_s * max(loads(self.facts, (*step.partitions, *step.shadows)).values(), default=0.0)
+        return self.timing.unit_s * max(loads(self.facts, (*step.partitions, *step.shadows)).values(), default=0.0)
 
     def _at_most(self, epochs: int) -> CatchUp | None:
         return self._next(epochs) if epochs else None
@@ -240,7 +240,7 @@ def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
     return int(min(fitting + 1e-9, MOST_EPOCHS_PER_STEP))
 
 
-def worth_carrying(facts: Facts, near: Mapping[Partition, range], factor: float, spare: float) -> frozenset[Partition]:
+def piggybacked(facts: Facts, near: Mapping[Partition, range], factor: float, spare: float) -> frozenset[Partition]:
     """Those whom a live epoch takes along: it may take longer by a part of a node's capacity, but for the first.
 
     Whole queries in the order of what they are worth for what they cost, then what else there is, upstream first.
@@ -273,19 +273,19 @@ def worth_carrying(facts: Facts, near: Mapping[Partition, range], factor: float,
     return frozenset(chosen)
 
 
-def is_pressing(facts: Facts) -> bool:
+def recovery_comes_first(facts: Facts) -> bool:
     """Whether those who are on their way back are worth so much more than those who are live that these may wait for once."""
     working, all_of_them = facts.worth
-    return all_of_them - working > PRESSING * working
+    return all_of_them - working > RECOVERY_FIRST_FROM * working
 
 
-def has_room(tempo: Tempo, epoch_s: float) -> bool:
+def has_room(timing: StepTiming, epoch_s: float) -> bool:
     """Whether steps of their own fit between two live epochs; if so, these need not carry any."""
-    left_s = tempo.interval_s - tempo.usual_s + tempo.patience_s
-    return left_s >= tempo.cost.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
+    left_s = timing.interval_s - timing.usual_s + timing.latency_slack_s
+    return left_s >= timing.cost.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
 
 
-def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo, budget_s: float) -> dict[Partition, int]:
+def background_epochs(facts: Facts, step: CatchUp, timing: StepTiming, budget_s: float) -> dict[Partition, int]:
     """How many epochs each may take in a step that runs while live epochs go on.
 
     A node without live partitions has its whole time for it; where there are some, the tasks of the next live epoch, which is
@@ -294,11 +294,13 @@ def epochs_aloft(facts: Facts, step: CatchUp, tempo: Tempo, budget_s: float) -> 
     """
     live = loads(facts, facts.live)
     each = loads(facts, (*step.partitions, *step.shadows))
-    room_s = {node: budget_s + tempo.patience_s if live.get(node) else FLIGHT_INTERVALS * tempo.interval_s for node in each}
-    factors = {node: max(CAUTION, tempo.cost.factor) if live.get(node) else tempo.cost.factor for node in each}
-    fitting = {node: room_s[node] / max(used * tempo.unit_s * factors[node], 1e-9) for node, used in each.items()}
-    early_s = budget_s - tempo.cost.overhead_s
-    taking_s = {node: max(used * tempo.unit_s * tempo.cost.factor, 1e-9) for node, used in each.items() if live.get(node)}
+    room_s = {
+        node: budget_s + timing.latency_slack_s if live.get(node) else BACKGROUND_INTERVALS * timing.interval_s for node in each
+    }
+    factors = {node: max(SHARED_NODE_FACTOR, timing.cost.factor) if live.get(node) else timing.cost.factor for node in each}
+    fitting = {node: room_s[node] / max(used * timing.unit_s * factors[node], 1e-9) for node, used in each.items()}
+    early_s = budget_s - timing.cost.overhead_s
+    taking_s = {node: max(used * timing.unit_s * timing.cost.factor, 1e-9) for node, used in each.items() if live.get(node)}
     early = {node: int(early_s / each_s) for node, each_s in taking_s.items() if early_s >= each_s}
     usual = {node: max(LEAST_EPOCHS_PER_STEP, int(min(count, MOST_EPOCHS_PER_STEP))) for node, count in fitting.items()}
     nodes = {partition: facts.standing[partition].node for partition in step.partitions}
@@ -318,18 +320,18 @@ def depths(facts: Facts, group: Collection[Partition]) -> dict[Partition, int]:
     return found
 
 
-def nearly_there(facts: Facts, flying: Collection[Partition]) -> frozenset[Partition]:
+def nearly_caught_up(facts: Facts, in_flight: Collection[Partition]) -> frozenset[Partition]:
     """Those who have so little left that a live epoch can take it with its own work.
 
     What catches up beside live epochs is one behind whenever it ends, so that the last stretch is taken together. Not by those
     whose node works for others that are farther behind, nor below these: live epochs would wait for them.
     """
-    waiting = [p for p in behind(facts) if p not in flying]
+    waiting = [p for p in lagging(facts) if p not in in_flight]
     near = {p for p in waiting if facts.head - facts.standing[p].cursor <= LEAST_EPOCHS_PER_STEP}
     above = {p: [other for other in facts.graph.upstream[p] if facts.standing[other].phase is not Phase.LIVE] for p in near}
     is_settled = False
     while not is_settled:
-        busy = {facts.standing[p].node for p in (*flying, *waiting) if p not in near}
+        busy = {facts.standing[p].node for p in (*in_flight, *waiting) if p not in near}
         left = {p for p in near if facts.standing[p].node not in busy and near.issuperset(above[p])}
         is_settled, near = left == near, left
     return frozenset(near)

@@ -12,23 +12,23 @@ from resurge.protocols.step_choice import (
     epochs_per_step,
     has_room,
 )
-from resurge.protocols.tempo import Race, StepCost, Tempo
+from resurge.protocols.step_timing import Progress, StepCost, StepTiming
 from tests.unit.protocols.test_catch_up import after, lost_and_scheduled
 from tests.unit.protocols.test_recovery import LONE, N1, N2, N3, N4, A, B, C, whole
 
-QUIET = Tempo(interval_s=5.0, usual_s=1.0, normal_s=1.0, cost=StepCost(1.0), unit_s=1.0, is_concurrent=True)
+QUIET = StepTiming(interval_s=5.0, usual_s=1.0, normal_s=1.0, cost=StepCost(1.0), unit_s=1.0, is_concurrent=True)
 ALONE = replace(QUIET, is_concurrent=False)
 
 
-def behind(epochs: int, cost: float = 0.25) -> Facts:
+def lagging(epochs: int, cost: float = 0.25) -> Facts:
     """b is back on another node and has as many epochs to go as there were since the checkpoint of epoch 5."""
     facts = lost_and_scheduled(after(5 + epochs))
     capacity = {N4: 1.0, **dict.fromkeys(whole().capacity, 1.0)}
     return replace(facts, capacity=capacity, costs={A: 0.5, B: cost, C: 0.0})
 
 
-def choice(facts: Facts, tempo: Tempo) -> StepChoice:
-    return StepChoice(facts, {(A, B): EpochSet.of(range(6, facts.head + 1))}, {}, tempo)
+def choice(facts: Facts, timing: StepTiming) -> StepChoice:
+    return StepChoice(facts, {(A, B): EpochSet.of(range(6, facts.head + 1))}, {}, timing)
 
 
 def test_steps_always_gain_on_the_head() -> None:
@@ -40,8 +40,8 @@ def test_steps_always_gain_on_the_head() -> None:
 
 def test_nodes_that_are_less_busy_catch_up_while_the_busiest_works() -> None:
     """a fills half of its node in each epoch; b alone on another has time for two epochs, and with some patience for three."""
-    facts = behind(3)
-    step = choice(facts, ALONE).whole
+    facts = lagging(3)
+    step = choice(facts, ALONE).largest_step
     assert step is not None
     assert (epochs_beside(facts, step, 0.0), epochs_beside(facts, step, 0.25)) == (2, 3)
 
@@ -54,88 +54,93 @@ def test_live_epochs_carry_steps_only_where_there_is_no_room_between_them() -> N
 
 def test_what_is_far_behind_catches_up_while_live_epochs_go_on() -> None:
     """b has a node to itself, so that its whole time is taken; no live epoch carries anything."""
-    asked = choice(behind(9), QUIET)
-    assert asked.is_aloft
-    [step] = asked.aloft(1.0)
+    asked = choice(lagging(9), QUIET)
+    assert asked.runs_in_background
+    [step] = asked.background_steps(1.0)
     assert step.partitions == {B: range(6, 15)}
-    assert asked.beside() is None
+    assert asked.step_with_epoch() is None
 
 
 def test_the_last_stretch_is_taken_with_a_live_epoch() -> None:
     """Two epochs are left: no flight is worth it unless it lands before the next epoch is due, or hardly later."""
-    asked = choice(behind(2), QUIET)
-    assert asked.aloft(0.5) == []
-    assert asked.soon(0.5) is None
-    beside = asked.beside()
+    asked = choice(lagging(2), QUIET)
+    assert asked.background_steps(0.5) == []
+    assert asked.final_step_before_epoch(0.5) is None
+    beside = asked.step_with_epoch()
     assert beside is not None
     assert beside.partitions == {B: range(6, 8)}
-    assert asked.aloft(1.2) == [beside]
-    assert asked.soon(1.2) is beside
+    assert asked.background_steps(1.2) == [beside]
+    assert asked.final_step_before_epoch(1.2) is beside
 
 
 def test_where_jobs_run_one_by_one_steps_fit_between_two_epochs() -> None:
     """Four seconds, less one of overhead, at a quarter of a second an epoch; hardly any time still takes two."""
-    asked = choice(behind(16), ALONE)
-    assert not asked.is_aloft
-    steps = [asked.between(4.0), asked.between(0.0), asked.between(None)]
+    asked = choice(lagging(16), ALONE)
+    assert not asked.runs_in_background
+    steps = [asked.step_before_epoch(4.0), asked.step_before_epoch(0.0), asked.step_before_epoch(None)]
     assert [step.longest for step in steps if step is not None] == [14, 2, 16]
 
 
 def test_a_live_epoch_waits_for_one_step_when_hardly_anything_is_live() -> None:
     """Everything of worth is on its way back: a step takes what fits into an interval; the next one is as any other."""
-    facts = behind(16)
+    facts = lagging(16)
     worth = {name: replace(need, priority=100 if B in need.partitions else 1) for name, need in facts.graph.queries.items()}
     facts = replace(facts, graph=replace(facts.graph, queries=worth))
     asked = choice(facts, QUIET)
-    assert asked.is_pressing
-    assert not asked.is_aloft
-    step = asked.between(0.1)
+    assert asked.recovery_comes_first
+    assert not asked.runs_in_background
+    step = asked.step_before_epoch(0.1)
     assert step is not None
     assert step.longest == 16
-    slow = choice(facts, replace(QUIET, unit_s=4.0)).between(0.1)
+    slow = choice(facts, replace(QUIET, unit_s=4.0)).step_before_epoch(0.1)
     assert slow is not None
     assert slow.longest == 4
-    assert asked.beside() == asked.whole
+    assert asked.step_with_epoch() == asked.largest_step
     later = choice(facts, replace(QUIET, taken=4))
-    assert not later.is_pressing
-    assert later.is_aloft
+    assert not later.recovery_comes_first
+    assert later.runs_in_background
 
 
 def test_live_epochs_wait_for_all_while_they_would_serve_nobody() -> None:
     """Nothing is live: the head stays where it is until it is met, however long a step takes, unless sources have queries."""
-    facts = behind(16)
+    facts = lagging(16)
     facts = replace(facts, standing=dict.fromkeys(facts.standing, facts.standing[B]))
     slow = replace(QUIET, unit_s=100.0, taken=8)
     asked = choice(facts, slow)
-    assert asked.is_pressing
-    assert not asked.is_aloft
-    assert asked.between(0.0) == asked.whole is not None
-    assert asked.beside() is None
+    assert asked.recovery_comes_first
+    assert not asked.runs_in_background
+    assert asked.step_before_epoch(0.0) == asked.largest_step is not None
+    assert asked.step_with_epoch() is None
     served = choice(replace(facts, graph=replace(facts.graph, has_source_queries=True)), slow)
-    assert not served.is_pressing
+    assert not served.recovery_comes_first
 
 
 def test_nobody_behind_is_no_step() -> None:
     """All live."""
     asked = choice(after(8), QUIET)
-    assert (asked.whole, asked.aloft(9.0), asked.between(9.0), asked.beside()) == (None, [], None, None)
+    assert (asked.largest_step, asked.background_steps(9.0), asked.step_before_epoch(9.0), asked.step_with_epoch()) == (
+        None,
+        [],
+        None,
+        None,
+    )
 
 
 def test_steps_have_lost_when_several_in_a_row_began_no_nearer_to_the_head() -> None:
     """One that gained makes good for those that did not."""
-    step = choice(behind(4), QUIET).whole
+    step = choice(lagging(4), QUIET).largest_step
     assert step is not None
 
-    def is_lost(*lags: int) -> bool:
-        race = Race()
+    def is_stuck(*lags: int) -> bool:
+        progress = Progress()
         for lag in lags:
-            race = race.begun(step, behind(lag))
-        return race.is_lost
+            progress = progress.begun(step, lagging(lag))
+        return progress.is_stuck
 
-    assert is_lost(4, 4, 5, 5)
-    assert not is_lost(4, 4, 5)
-    assert not is_lost(4, 4, 5, 4, 4, 4)
-    assert not is_lost(9, 8, 7, 6, 5)
+    assert is_stuck(4, 4, 5, 5)
+    assert not is_stuck(4, 4, 5)
+    assert not is_stuck(4, 4, 5, 4, 4, 4)
+    assert not is_stuck(9, 8, 7, 6, 5)
 
 
 def test_short_steps_tell_of_the_overhead_and_long_ones_of_the_work() -> None:
@@ -147,19 +152,21 @@ def test_short_steps_tell_of_the_overhead_and_long_ones_of_the_work() -> None:
 
 def test_where_live_partitions_wait_for_the_same_core_steps_stay_short() -> None:
     """But not where b shares its node with a live partition, whose next epoch is due in a second or two."""
-    facts = behind(16)
+    facts = lagging(16)
     standing = {**facts.standing, B: replace(facts.standing[B], node=facts.standing[A].node)}
     facts = replace(facts, standing=standing)
     learnt = replace(QUIET, cost=StepCost(1.0, 0.5))
-    steps = [choice(facts, tempo).aloft(budget_s) for tempo, budget_s in ((QUIET, 1.0), (learnt, 1.0), (learnt, 2.0))]
+    steps = [
+        choice(facts, timing).background_steps(budget_s) for timing, budget_s in ((QUIET, 1.0), (learnt, 1.0), (learnt, 2.0))
+    ]
     assert [step.longest for [step] in steps] == [4, 4, 6]
 
 
 def test_readers_are_patient_as_they_are_used_to_more() -> None:
     """Epochs of one second that took three before the failure may wait for one second, and for a part of their latency more."""
     used = replace(QUIET, usual_s=1.0, normal_s=3.0)
-    assert used.patience_s == 1.0 + 0.15 * (2.5 + 1.0)
-    assert replace(used, usual_s=4.0).patience_s == 0.15 * (2.5 + 4.0)
+    assert used.latency_slack_s == 1.0 + 0.15 * (2.5 + 1.0)
+    assert replace(used, usual_s=4.0).latency_slack_s == 0.15 * (2.5 + 4.0)
 
 
 def returning(head: int, cursors: dict[Partition, int], nodes: dict[Partition, NodeId], *, is_buffering: bool = True) -> Facts:
@@ -186,47 +193,47 @@ ALL_BUFFERED: Coverage = {pair: EpochSet.of(range(6, 40)) for pair in ((A, B), (
 def test_every_node_goes_on_at_its_own_pace() -> None:
     """b and c are on different nodes: c takes what b has behind it, while b goes on, whose node must be there to send it."""
     facts = returning(30, {B: 12, C: 8}, {B: N2, C: N3})
-    lower, upper = StepChoice(facts, ALL_BUFFERED, {}, QUIET).aloft(1.0)
+    lower, upper = StepChoice(facts, ALL_BUFFERED, {}, QUIET).background_steps(1.0)
     assert (lower.partitions, upper.partitions) == ({C: range(9, 13)}, {B: range(13, 29)})
     assert lower.buffered == {(B, C): range(9, 13)}
-    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [lower]).aloft(1.0) == [upper]
-    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [upper]).aloft(1.0) == []
+    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [lower]).background_steps(1.0) == [upper]
+    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [upper]).background_steps(1.0) == []
 
 
 def test_without_buffers_all_go_together() -> None:
     """What b produces is nowhere else, so that c takes it from b in the same job; and only when nothing is under way."""
     facts = returning(30, {B: 8, C: 8}, {B: N2, C: N3}, is_buffering=False)
-    [step] = StepChoice(facts, {(A, B): EpochSet.of(range(6, 40))}, {}, QUIET).aloft(1.0)
+    [step] = StepChoice(facts, {(A, B): EpochSet.of(range(6, 40))}, {}, QUIET).background_steps(1.0)
     assert step.partitions.keys() == {B, C}
-    assert StepChoice(facts, {}, {}, QUIET, [CatchUp({LONE: range(6, 7)})]).aloft(1.0) == []
+    assert StepChoice(facts, {}, {}, QUIET, [CatchUp({LONE: range(6, 7)})]).background_steps(1.0) == []
 
 
 def test_those_whom_the_same_shadows_feed_go_together() -> None:
     """Buffers have nothing: a shadow of a feeds b; nobody else leads shadows on meanwhile, and lone needs none."""
     facts = returning(30, {B: 8, C: 8, LONE: 8}, {B: N2, C: N3, LONE: N4})
-    steps = StepChoice(facts, {}, {A: 8}, QUIET).aloft(1.0)
+    steps = StepChoice(facts, {}, {A: 8}, QUIET).background_steps(1.0)
     assert sorted(bool(step.shadows) for step in steps) == [False, True]
     under_way = CatchUp({}, {A: range(6, 9)})
-    [alone] = StepChoice(facts, {}, {A: 8}, QUIET, [under_way]).aloft(1.0)
+    [alone] = StepChoice(facts, {}, {A: 8}, QUIET, [under_way]).background_steps(1.0)
     assert alone.partitions.keys() == {LONE}
 
 
 def test_those_who_feed_each_other_take_the_last_stretch_together() -> None:
     """On its own c would always be one step behind b: four epochs are few enough for one step for both."""
     facts = returning(30, {B: 28, C: 26}, {B: N2, C: N2})
-    [step] = StepChoice(facts, ALL_BUFFERED, {}, QUIET).aloft(1.0)
+    [step] = StepChoice(facts, ALL_BUFFERED, {}, QUIET).background_steps(1.0)
     assert step.cursors() == {B: 30, C: 30}
 
 
 def test_who_is_nearly_there_joins_the_epoch_while_others_go_on() -> None:
     """b is one behind, lone far; not if lone shares b's node, whose core it takes."""
     apart = StepChoice(returning(30, {B: 29, LONE: 8}, {B: N2, LONE: N4}), ALL_BUFFERED, {}, QUIET)
-    joined = apart.beside()
+    joined = apart.step_with_epoch()
     assert joined is not None
     assert joined.partitions == {B: range(30, 31)}
-    assert [step.partitions.keys() for step in apart.aloft(0.0)] == [{LONE}]
+    assert [step.partitions.keys() for step in apart.background_steps(0.0)] == [{LONE}]
     shared = StepChoice(returning(30, {B: 29, LONE: 8}, {B: N1, LONE: N1}), ALL_BUFFERED, {}, QUIET)
-    assert shared.beside() is None
+    assert shared.step_with_epoch() is None
 
 
 def test_a_live_epoch_takes_along_what_is_worth_most_as_far_as_it_can() -> None:
@@ -234,14 +241,14 @@ def test_a_live_epoch_takes_along_what_is_worth_most_as_far_as_it_can() -> None:
     facts = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
     facts = replace(facts, costs={A: 0.5, B: 0.9, C: 0.0, LONE: 0.9})
     patient, busy = (replace(QUIET, usual_s=seconds) for seconds in (5.0, 1.0))
-    both = StepChoice(facts, ALL_BUFFERED, {}, patient).beside()
+    both = StepChoice(facts, ALL_BUFFERED, {}, patient).step_with_epoch()
     assert both is not None
     assert both.partitions.keys() == {B, LONE}
     for priority, first in ((9, LONE), (1, B)):
         queries = {"b/0": QueryNeed(3, frozenset((A, B))), "lone/0": QueryNeed(priority, frozenset((LONE,)))}
         queries |= {"a/0": QueryNeed(20, frozenset((A,)))}
         valued = replace(facts, graph=replace(facts.graph, queries=queries))
-        one = StepChoice(valued, ALL_BUFFERED, {}, busy).beside()
+        one = StepChoice(valued, ALL_BUFFERED, {}, busy).step_with_epoch()
         assert one is not None
         assert one.partitions.keys() == {first}
 
@@ -249,9 +256,9 @@ def test_a_live_epoch_takes_along_what_is_worth_most_as_far_as_it_can() -> None:
 def test_what_shadows_feed_is_not_taken_along_with_what_needs_none() -> None:
     """Nothing of a is buffered for b; lone reads its own input."""
     facts = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
-    joined = StepChoice(facts, {}, {A: 28}, QUIET).beside()
+    joined = StepChoice(facts, {}, {A: 28}, QUIET).step_with_epoch()
     assert joined is not None
     assert (joined.partitions.keys(), joined.shadows) == ({LONE}, {})
-    alone = StepChoice(returning(30, {B: 29}, {B: N2}), {}, {A: 28}, QUIET).beside()
+    alone = StepChoice(returning(30, {B: 29}, {B: N2}), {}, {A: 28}, QUIET).step_with_epoch()
     assert alone is not None
     assert (alone.partitions.keys(), alone.shadows.keys()) == ({B}, {A})

@@ -7,8 +7,8 @@ from resurge.coordinator.policies.submitting import admits, submitted
 from resurge.coordinator.state import JobState
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
-from resurge.protocols.step_choice import EARLY, StepChoice
-from resurge.protocols.tempo import StepCost, Tempo
+from resurge.protocols.step_choice import EARLY_SHARE, StepChoice
+from resurge.protocols.step_timing import StepCost, StepTiming
 
 
 def choice(state: JobState) -> StepChoice:
@@ -16,12 +16,12 @@ def choice(state: JobState) -> StepChoice:
     settings, rhythm, facts = state.settings, state.rhythm, state.facts
     cost = rhythm.cost or StepCost(rhythm.attempt_s / 2)
     unit_s = settings.interval_s * settings.headroom
-    is_concurrent = settings.is_concurrent and not rhythm.race.is_lost
+    is_concurrent = settings.is_concurrent and not rhythm.progress.is_stuck
     pace = rhythm.pace
-    tempo = Tempo(settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken)
+    timing = StepTiming(settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken)
     shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
     under_way = [flight.step for flight in state.background if flight.step is not None]
-    return StepChoice(facts, state.buffers.coverage(facts.graph.upstream), shadows, tempo, under_way)
+    return StepChoice(facts, state.buffers.coverage(facts.graph.upstream), shadows, timing, under_way)
 
 
 def comes_first(state: JobState) -> bool:
@@ -29,7 +29,7 @@ def comes_first(state: JobState) -> bool:
     if not state.is_catching_up or state.goal.is_stopping:
         return False
     asked = choice(state)
-    return asked.is_pressing and asked.beside() is None
+    return asked.recovery_comes_first and asked.step_with_epoch() is None
 
 
 def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
@@ -40,18 +40,18 @@ def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
     asked = choice(state)
     state = replace(state, lane=replace(state.lane, considered=state.facts.revision, is_looked=True))
     background = frozenset(flight.job.attempt for flight in state.background)
-    if background and (budget_s is None or asked.is_pressing):
+    if background and (budget_s is None or asked.recovery_comes_first):
         return replace(state, lane=replace(state.lane, awaited=background, awaited_until_s=float("inf")))
-    if asked.whole is None:
+    if asked.largest_step is None:
         # They have nothing left to take: what has met the head is live.
         return replace(state, facts=recovery.advanced(state.facts, {}))
-    if budget_s is not None and asked.is_aloft:
-        soon = asked.soon(budget_s)
-        state, attempts = launched(state, now_s, asked.aloft(budget_s))
+    if budget_s is not None and asked.runs_in_background:
+        soon = asked.final_step_before_epoch(budget_s)
+        state, attempts = launched(state, now_s, asked.background_steps(budget_s))
         awaited = frozenset(attempt for attempt, step in attempts.items() if step is soon)
-        until_s = now_s + budget_s + 2 * asked.tempo.patience_s
+        until_s = now_s + budget_s + 2 * asked.timing.latency_slack_s
         return replace(state, lane=replace(state.lane, awaited=awaited, awaited_until_s=until_s))
-    step = None if background else asked.between(budget_s)
+    step = None if background else asked.step_before_epoch(budget_s)
     if step is None:
         return state
     taken = replace(state.rhythm, taken=state.rhythm.taken + step.longest)
@@ -64,7 +64,7 @@ def launched_beside(state: JobState, now_s: float) -> JobState:
     if not state.is_catching_up:
         return state
     asked = choice(state)
-    return launched(state, now_s, asked.aloft(0.0))[0] if asked.is_aloft else state
+    return launched(state, now_s, asked.background_steps(0.0))[0] if asked.runs_in_background else state
 
 
 def launched(state: JobState, now_s: float, steps: list[CatchUp]) -> tuple[JobState, dict[str, CatchUp]]:
@@ -75,7 +75,7 @@ def launched(state: JobState, now_s: float, steps: list[CatchUp]) -> tuple[JobSt
         job = step_job(state, attempt, step)
         if admits(state, job):
             attempts[attempt] = step
-            rhythm = replace(state.rhythm, race=state.rhythm.race.begun(step, state.facts))
+            rhythm = replace(state.rhythm, progress=state.rhythm.progress.begun(step, state.facts))
             state = submitted(replace(named, rhythm=rhythm), now_s, job, step, is_foreground=False)
     return replace(state, lane=replace(state.lane, considered=state.facts.revision)), attempts
 
@@ -85,9 +85,9 @@ def joined_step(state: JobState) -> tuple[JobState, CatchUp | None]:
     step = None
     if state.is_catching_up:
         asked = choice(state)
-        if asked.whole is None:
+        if asked.largest_step is None:
             state = replace(state, facts=recovery.advanced(state.facts, {}))
-        step = asked.beside()
+        step = asked.step_with_epoch()
         if step is not None and not admits(state, step_job(state, "", step)):
             step = None
     taken = 0 if step is None else step.longest
@@ -105,4 +105,4 @@ def hurries(state: JobState, left_s: float) -> tuple[JobState, bool]:
 
 def early_s(state: JobState) -> float:
     """How long before it is due a live epoch may begin."""
-    return EARLY * state.settings.interval_s
+    return EARLY_SHARE * state.settings.interval_s

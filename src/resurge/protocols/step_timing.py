@@ -7,10 +7,10 @@ from resurge.model.names import Partition
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts
 
-SHARE_OF_LATENCY = 0.15
+SLACK_SHARE = 0.15
 LONG_STEP = 4
 FACTORS = (0.25, 4.0)
-MOST_LOSSES = 3
+MOST_STUCK_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -30,30 +30,30 @@ class StepCost:
 
 
 @dataclass(frozen=True)
-class Race:
+class Progress:
     """Steps against live epochs: how far behind partitions were when their last step began, and how often in a row none had gained."""
 
     lags: Mapping[Partition, int] = field(default_factory=dict)
-    losses: int = 0
+    stuck_steps: int = 0
 
-    def begun(self, step: CatchUp, facts: Facts) -> "Race":
+    def begun(self, step: CatchUp, facts: Facts) -> "Progress":
         """The same after one more step has begun: those of it who are farthest behind show whether the last one gained."""
         lags = {partition: facts.head - facts.standing[partition].cursor for partition in step.partitions}
         if not lags:
             return self
         farthest = max(lags, key=lambda partition: (lags[partition], partition))
         before = self.lags.get(farthest)
-        losses = self.losses if before is None else self.losses + 1 if lags[farthest] >= before else 0
-        return Race({**self.lags, **lags}, losses)
+        stuck_steps = self.stuck_steps if before is None else self.stuck_steps + 1 if lags[farthest] >= before else 0
+        return Progress({**self.lags, **lags}, stuck_steps)
 
     @property
-    def is_lost(self) -> bool:
+    def is_stuck(self) -> bool:
         """Whether live epochs go on as fast as steps that run meanwhile, so that none of these would ever meet the head."""
-        return self.losses >= MOST_LOSSES
+        return self.stuck_steps >= MOST_STUCK_STEPS
 
 
 @dataclass(frozen=True)
-class Tempo:
+class StepTiming:
     """What a driver knows of time: how often epochs are due, what they and steps usually take.
 
     `usual_s` is what epochs take now, `normal_s` what they took when every partition was live, `unit_s` how long a full node
@@ -70,9 +70,9 @@ class Tempo:
     taken: int = 0
 
     @property
-    def patience_s(self) -> float:
+    def latency_slack_s(self) -> float:
         """By how much a live epoch may be late without its readers noticing: rows wait for half an interval, then for its job.
 
         While much is down, epochs are shorter than readers are used to, and half of that may be used.
         """
-        return max(0.0, self.normal_s - self.usual_s) / 2 + SHARE_OF_LATENCY * (self.interval_s / 2 + self.usual_s)
+        return max(0.0, self.normal_s - self.usual_s) / 2 + SLACK_SHARE * (self.interval_s / 2 + self.usual_s)

@@ -37,10 +37,10 @@ def changed(coverage: Coverage, added: Iterable[tuple[Pair, range]], dropped: It
 
 @dataclass(frozen=True)
 class CatchUp:
-    """One bounded step: the epochs that each partition takes, and each shadow; and what is sent again from buffers.
+    """One bounded step: the epochs that each partition and each shadow takes, and the epochs that buffers send again.
 
-    Everyone goes on from where it is, so that those who are nearest to the head meet it first. A shadow is needed until an
-    epoch; shadows that are kept go on from where they are, all others begin anew at a checkpoint, just before what they take.
+    Each partition continues from its own cursor, so the ones nearest to the head meet it first. Kept shadows continue from
+    their cursors; all others are restored from a checkpoint just before the first epoch that they take.
     """
 
     partitions: Mapping[Partition, range]
@@ -50,16 +50,16 @@ class CatchUp:
 
     @property
     def epochs(self) -> list[int]:
-        """The epochs that somebody takes."""
+        """The epochs that at least one partition or shadow takes."""
         return sorted({epoch for taken in (*self.partitions.values(), *self.shadows.values()) for epoch in taken})
 
     @property
     def longest(self) -> int:
-        """How many epochs those take who take most."""
+        """The largest number of epochs that one partition or shadow takes."""
         return max(map(len, (*self.partitions.values(), *self.shadows.values())), default=0)
 
     def cursors(self) -> dict[Partition, int]:
-        """Where each partition is afterwards."""
+        """The cursor of each partition after the step."""
         return {partition: taken[-1] for partition, taken in self.partitions.items()}
 
 
@@ -71,9 +71,9 @@ def next_step(
     more_epochs: Mapping[Partition, int] | None = None,
     among: Collection[Partition] | None = None,
 ) -> CatchUp | None:
-    """The next step, or None if nobody is behind: everyone (or some) takes at most so many epochs, and some may take more.
+    """The next step, or None if no partition is lagging. Each takes at most `most_epochs`, or as many as `more_epochs` says.
 
-    `shadows` are the cursors of those that exist.
+    `shadows` are the cursors of the shadows that exist; `among` restricts the step to some partitions.
     """
     catching = [p for p in lagging(facts) if among is None or p in among]
     if not catching:
@@ -109,7 +109,7 @@ def next_step(
 
 
 def lagging(facts: Facts) -> list[Partition]:
-    """Those that catch up and have epochs left to take."""
+    """The partitions that are catching up and have epochs left to take."""
     return [p for p in facts.of_phase(Phase.CATCHING_UP) if facts.standing[p].cursor < facts.head]
 
 
@@ -118,14 +118,14 @@ def _after(cursor: int, last: int, most_epochs: int) -> range:
 
 
 def _not_ahead(shadow: range, receiver: range, until: int) -> range:
-    """A shadow does not pass an epoch that a receiver needs from it and does not take now: it would have to begin anew."""
+    """A shadow stops before an epoch that a receiver still needs and does not take now: otherwise it would be restored again."""
     if receiver.start > until or receiver.start >= shadow.stop:
         return shadow
     return range(shadow.start, max(shadow.start, min(shadow.stop, receiver.stop)))
 
 
 def _together(above: range, below: range) -> range:
-    """Who takes the same epochs as one that it feeds stays with it: were it ahead, and nothing buffered, it would be replayed."""
+    """Without buffers, a partition does not get ahead of one that it feeds: its output would have to be replayed."""
     return range(above.start, min(above.stop, below.stop)) if below.start <= above.start < below.stop else above
 
 

@@ -1,6 +1,6 @@
-"""How much is caught up at once, and how: beside live epochs, between two of them, or in one job with one. Pure.
+"""Which catch-up step is taken next: in the background, before the next live epoch, or in one job with it. Pure.
 
-A driver, real or simulated, says what it knows; which step is taken is decided here for both.
+The decision is the same for the Spark driver and for the simulator.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,21 +13,26 @@ from resurge.protocols.recovery import Facts, Phase
 from resurge.protocols.step_timing import StepTiming
 
 BACKGROUND_INTERVALS = 1.6
+"""How many intervals a background job may take on a node without live partitions. Its result counts only when it ends."""
 RECOVERY_FIRST_FROM = 4
+"""A live epoch waits for one step if the recovering queries are worth this many times the live ones: few readers notice."""
 MOST_BACKGROUND_JOBS = 4
+"""Each works at one depth of the topology; more of them would wait for each other's nodes."""
 SHARED_NODE_FACTOR = 1.5
+"""On a node with live partitions, a step is assumed to take at least this many times its cost, so that epochs are not late."""
 PIGGYBACK_SHARE = 0.4
-"""A live epoch that takes others along who are nearly there may become longer by this part of what it usually takes."""
+"""A live epoch that takes lagging partitions along may become longer by this part of what it usually takes."""
 EARLY_SHARE = 0.5
+"""A live epoch that takes partitions along may begin this part of an interval before it is due."""
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
 
 @dataclass(frozen=True)
 class StepChoice:
-    """Which step is next, given what is known now.
+    """Chooses the next catch-up step.
 
-    `shadows` are the cursors of those that exist, `under_way` the steps that run meanwhile.
+    `shadows` are the cursors of the shadows that exist; `under_way` are the steps of the background jobs that run now.
     """
 
     facts: Facts
@@ -38,40 +43,40 @@ class StepChoice:
 
     @cached_property
     def largest_step(self) -> CatchUp | None:
-        """As much as one step can take; None if nobody is behind."""
+        """As many epochs as one step can take; None if no partition is lagging."""
         return self._next(MOST_EPOCHS_PER_STEP)
 
     @cached_property
     def in_flight(self) -> frozenset[Partition]:
-        """The partitions of the steps that are under way."""
+        """The partitions that a background job advances now."""
         return frozenset(partition for step in self.under_way for partition in step.partitions)
 
     @property
     def is_idle(self) -> bool:
-        """Whether a live epoch would serve nobody, and only put the head farther away from all who are behind."""
+        """True if no query is live: an epoch would publish nothing and only increase the lag of all partitions."""
         return not self.facts.live and not self.facts.graph.has_source_queries
 
     @cached_property
     def recovery_comes_first(self) -> bool:
-        """Whether the next live epoch waits for a step: for one of at most an interval, or for all if nobody waits for it."""
+        """True if the next live epoch is delayed by one catch-up step, or, while no query is live, by all of them."""
         return self.is_idle or (not self.timing.taken and recovery_comes_first(self.facts))
 
     @property
     def runs_in_background(self) -> bool:
-        """Whether steps run while live epochs go on, rather than until the next one is due."""
+        """True if steps run as background jobs, False if they must end before the next live epoch."""
         return self.timing.is_concurrent and not self.recovery_comes_first
 
     @cached_property
     def final_step(self) -> CatchUp | None:
-        """The step that brings those to the head who have hardly anything left and are in nobody's way.
+        """The step that brings nearly caught-up partitions to the head; the live epoch can take it along.
 
-        The most valuable for what they cost, as many as a live epoch can take along.
+        Partitions are chosen by value per cost, as many as the live epoch has time for.
         """
         near = nearly_caught_up(self.facts, self.in_flight)
         step = self._next(LEAST_EPOCHS_PER_STEP, among=near) if near else None
         if step is None or set(step.cursors().values()) != {self.facts.head}:
             return None
-        # Without buffers others would need again what these produce, and a shadow serves all whom it feeds together.
+        # Without buffers, their output would be replayed for other partitions. A shadow serves all of its receivers together.
         apart = self._without_shadows(step) if self.facts.is_buffering else {}
         if not apart:
             return step if step.partitions.keys() >= set(lagging(self.facts)) else None
@@ -80,7 +85,7 @@ class StepChoice:
         return step if len(few) == len(step.partitions) else self._next(LEAST_EPOCHS_PER_STEP, among=few)
 
     def _without_shadows(self, step: CatchUp) -> dict[Partition, range]:
-        """The partitions of a step, and what they take, that neither shadows feed nor somebody whom shadows feed."""
+        """The partitions of a step, with their epochs, that no shadow feeds, directly or through others."""
         fed = set(self._fed_by_shadows(step.partitions) if step.shadows else ())
         for partition, upstream in self.facts.graph.upstream.items():
             if upstream & fed and partition in step.partitions:
@@ -88,16 +93,16 @@ class StepChoice:
         return {partition: taken for partition, taken in step.partitions.items() if partition not in fed}
 
     def background_steps(self, budget_s: float) -> list[CatchUp]:
-        """The steps that begin now and run while live epochs go on.
+        """The background jobs that begin now.
 
-        Those who follow others go apart from them and at the same time: what an upstream partition has behind it is in a
-        buffer. Those for whom buffers do not have everything go together. Who is nearly there gets there before the next live
-        epoch if there is time, and else with it.
+        Upstream and downstream partitions advance in separate jobs at the same time: what the upstream ones have processed is
+        in buffers. Partitions whose input is not buffered advance in one job. A nearly caught-up partition gets a step that
+        ends before the next live epoch if there is time; otherwise the live epoch takes it along.
         """
         near, steps = self.final_step, [self.final_step_before_epoch(budget_s)]
         waiting = [partition for partition in lagging(self.facts) if partition not in self.in_flight]
         if near is not None:
-            # Nor do others take the time of those who are nearly there.
+            # Their nodes stay free for them.
             taken = {self.facts.standing[partition].node for partition in near.partitions}
             waiting = [partition for partition in waiting if self.facts.standing[partition].node not in taken]
         depth = depths(self.facts, self.in_flight.union(waiting))
@@ -109,20 +114,20 @@ class StepChoice:
         found = [step for step in steps if step is not None and step.longest]
         if found or self.under_way or not waiting or near is not None:
             return found
-        # Apart, each waits for another: together they can move.
+        # In separate jobs each would wait for another one.
         together = self._background_step(waiting, budget_s)
         return [together] if together is not None else []
 
     def final_step_before_epoch(self, budget_s: float) -> CatchUp | None:
-        """The last stretch, if it ends before the next live epoch is due or hardly later: that waits for it."""
+        """The final step, if it ends before the next live epoch is due, or within the latency slack after that."""
         near = self.final_step
         is_soon = near is not None and self._takes_s(near) <= budget_s + self.timing.latency_slack_s
         return near if is_soon and budget_s > 0 else None
 
     def _by_depth(self, waiting: Iterable[Partition], depth: Mapping[Partition, int], budget_s: float) -> list[CatchUp]:
-        """A step for all that are equally far down, and one for those of them whose nodes others need too.
+        """One step per depth in the topology, and one for the partitions that shadows feed.
 
-        The lowest first, because they need what the nodes above have buffered.
+        The lowest depth is first: it reads the buffers of the nodes above it.
         """
         standing, steps, together = self.facts.standing, list[CatchUp](), list[Partition]()
         busy = {standing[partition].node for partition in self.in_flight}
@@ -130,7 +135,7 @@ class StepChoice:
         highest: dict[NodeId | None, tuple[int, bool]] = {}
         for partition in waiting:
             node = standing[partition].node
-            # Nodes with live partitions have little time, and that at once: they do not wait for others' tasks.
+            # Nodes with live partitions have little time before the next epoch: their steps do not wait for tasks of other nodes.
             mine = (depth[partition], node in shared)
             highest[node] = min(mine, highest.get(node, mine))
         for level in sorted(set(highest.values()), reverse=True):
@@ -138,7 +143,7 @@ class StepChoice:
             fed = {standing[partition].node for partition in self._fed_by_shadows(group)}
             together += [partition for partition in group if standing[partition].node in fed]
             step = self._background_step([partition for partition in group if standing[partition].node not in fed], budget_s)
-            # A node that works for a step cannot send its buffers before that ends.
+            # A node sends its buffers only when the step that it works for has ended.
             if step is not None and not busy & {standing[above].node for above, _ in step.buffered}:
                 steps.append(step)
         if together and not any(step.shadows for step in self.under_way):
@@ -154,20 +159,20 @@ class StepChoice:
         return step if step is not None and step.longest else None
 
     def _fed_by_shadows(self, group: Collection[Partition]) -> list[Partition]:
-        """Those of a group for whom buffers do not have everything."""
+        """The partitions of a group whose input is not completely buffered."""
         until = shadows_needed(self.facts, self.coverage, group)
         upstream, standing = self.facts.graph.upstream, self.facts.standing
         return [p for p in group if any(until.get(above, 0) > standing[p].cursor for above in upstream[p])]
 
     def _joint_step(self, depth: Mapping[Partition, int]) -> CatchUp | None:
-        """One step for all if some feed others and none is far behind: on its own, each would stay behind whom it follows."""
+        """One step for all lagging partitions if they feed each other and the lag is small: separately they would never meet the head."""
         levels = max(depth.values(), default=0)
         farthest = max((self.facts.head - self.facts.standing[partition].cursor for partition in depth), default=0)
         reach = LEAST_EPOCHS_PER_STEP + levels
         return self._next(reach, among=depth) if levels > 1 and farthest <= reach else None
 
     def step_before_epoch(self, budget_s: float | None) -> CatchUp | None:
-        """The step that ends before the next live epoch is due, or hardly later."""
+        """The step that ends before the next live epoch is due, or within the latency slack after that."""
         if self.largest_step is None or budget_s is None or self.is_idle:
             return self.largest_step
         least = max(0, LEAST_EPOCHS_PER_STEP - self.timing.taken)
@@ -175,14 +180,14 @@ class StepChoice:
         return self._at_most(epochs_per_step(limit_s, self.timing.cost.overhead_s, self.epoch_s(self.largest_step), least))
 
     def step_with_epoch(self) -> CatchUp | None:
-        """The step that is taken in one job with the next live epoch."""
+        """The step that runs in one job with the next live epoch."""
         facts, timing, step = self.facts, self.timing, self.largest_step
         if step is None:
             return None
         if self.is_idle or (self.recovery_comes_first and self.under_way):
             return None
         if self.recovery_comes_first:
-            # Hardly anybody waits for the epoch, so that a step of an interval which brings somebody to the head fits.
+            # The live queries are worth little: the epoch may take an interval longer if that makes a partition live.
             step = self.step_before_epoch(0.0)
             return step if step is not None and facts.head in step.cursors().values() else None
         if timing.is_concurrent or self.under_way:
@@ -192,18 +197,18 @@ class StepChoice:
         return self._at_most(epochs_beside(facts, step, timing.latency_slack_s / (timing.unit_s or 1.0)))
 
     def is_early(self, budget_s: float) -> bool:
-        """Whether the next live epoch does not wait until it is due, because it takes somebody along."""
+        """True if the next live epoch begins before it is due, because it takes lagging partitions along."""
         return self.runs_in_background and budget_s <= EARLY_SHARE * self.timing.interval_s and self.final_step is not None
 
     def epoch_s(self, step: CatchUp) -> float:
-        """How long a step works for each of its epochs."""
+        """How long a step takes for each of its epochs."""
         return self.timing.cost.factor * self.work_s(step)
 
     def _takes_s(self, step: CatchUp) -> float:
         return self.timing.cost.overhead_s + step.longest * self.epoch_s(step)
 
     def work_s(self, step: CatchUp) -> float:
-        """How long the busiest node of a step would work for one epoch, were it live."""
+        """How long the busiest node of a step would take for one live epoch of the same partitions."""
         return self.timing.unit_s * max(loads(self.facts, (*step.partitions, *step.shadows)).values(), default=0.0)
 
     def _at_most(self, epochs: int) -> CatchUp | None:
@@ -219,7 +224,7 @@ class StepChoice:
 
 
 def loads(facts: Facts, partitions: Iterable[Partition]) -> dict[NodeId, float]:
-    """What partitions take of their nodes, as parts of the nodes' capacity."""
+    """The load that partitions put on their nodes, as a fraction of each node's capacity."""
     used: dict[NodeId, float] = {}
     for partition in partitions:
         node = facts.standing[partition].node
@@ -229,9 +234,9 @@ def loads(facts: Facts, partitions: Iterable[Partition]) -> dict[NodeId, float]:
 
 
 def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
-    """How many epochs of a step fit into one job with a live epoch, which may take longer by a part of a node's capacity.
+    """How many epochs of a step fit into one job with a live epoch, if that may take `spare` of a node's capacity longer.
 
-    Nodes that are less busy than the busiest have time while that one works.
+    Nodes that are less busy than the busiest one have time left.
     """
     live = loads(facts, facts.live)
     longest = max(live.values(), default=0.0) + spare
@@ -241,9 +246,9 @@ def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
 
 
 def piggybacked(facts: Facts, near: Mapping[Partition, range], factor: float, spare: float) -> frozenset[Partition]:
-    """Those whom a live epoch takes along: it may take longer by a part of a node's capacity, but for the first.
+    """The nearly caught-up partitions that a live epoch takes along, within `spare` of a node's capacity; at least one group.
 
-    Whole queries in the order of what they are worth for what they cost, then what else there is, upstream first.
+    Whole queries come first, by priority per cost; then single partitions, upstream first.
     """
     standing, used, chosen = facts.standing, loads(facts, facts.live), set[Partition]()
     limit = max(used.values(), default=0.0) + spare
@@ -274,23 +279,23 @@ def piggybacked(facts: Facts, near: Mapping[Partition, range], factor: float, sp
 
 
 def recovery_comes_first(facts: Facts) -> bool:
-    """Whether those who are on their way back are worth so much more than those who are live that these may wait for once."""
+    """True if the recovering queries outweigh the live ones enough to delay the next live epoch by one catch-up step."""
     working, all_of_them = facts.worth
     return all_of_them - working > RECOVERY_FIRST_FROM * working
 
 
 def has_room(timing: StepTiming, epoch_s: float) -> bool:
-    """Whether steps of their own fit between two live epochs; if so, these need not carry any."""
+    """True if separate steps fit between two live epochs, so that these need not take any along."""
     left_s = timing.interval_s - timing.usual_s + timing.latency_slack_s
     return left_s >= timing.cost.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
 
 
 def background_epochs(facts: Facts, step: CatchUp, timing: StepTiming, budget_s: float) -> dict[Partition, int]:
-    """How many epochs each may take in a step that runs while live epochs go on.
+    """How many epochs each partition may take in a background job.
 
-    A node without live partitions has its whole time for it; where there are some, the tasks of the next live epoch, which is
-    due after the budget, may have to wait for it. There, steps are short, and do not cost less for taking several epochs; one
-    that ends before the live epoch begins makes room for the next one.
+    A node without live partitions can spend all of its time on it. On the other nodes the tasks of the next live epoch, which is
+    due after the budget, may have to wait: their steps are short, and are not assumed to be cheaper for taking several epochs.
+    A step that ends before the live epoch begins makes room for the next one.
     """
     live = loads(facts, facts.live)
     each = loads(facts, (*step.partitions, *step.shadows))
@@ -312,7 +317,7 @@ def background_epochs(facts: Facts, step: CatchUp, timing: StepTiming, budget_s:
 
 
 def depths(facts: Facts, group: Collection[Partition]) -> dict[Partition, int]:
-    """How many of a group are above each of them, and itself, at most."""
+    """The depth of each partition within a group: 1 for those that nothing else in the group feeds."""
     found: dict[Partition, int] = {}
     for partition, upstream in facts.graph.upstream.items():
         if partition in group:
@@ -321,10 +326,10 @@ def depths(facts: Facts, group: Collection[Partition]) -> dict[Partition, int]:
 
 
 def nearly_caught_up(facts: Facts, in_flight: Collection[Partition]) -> frozenset[Partition]:
-    """Those who have so little left that a live epoch can take it with its own work.
+    """The partitions with so little lag that a live epoch can take them along.
 
-    What catches up beside live epochs is one behind whenever it ends, so that the last stretch is taken together. Not by those
-    whose node works for others that are farther behind, nor below these: live epochs would wait for them.
+    A background step ends one epoch behind the head, so the final step runs together with a live epoch. Partitions whose node
+    also works for farther lagging ones are left out, and so is everything below them: live epochs would wait for them.
     """
     waiting = [p for p in lagging(facts) if p not in in_flight]
     near = {p for p in waiting if facts.head - facts.standing[p].cursor <= LEAST_EPOCHS_PER_STEP}
@@ -338,7 +343,7 @@ def nearly_caught_up(facts: Facts, in_flight: Collection[Partition]) -> frozense
 
 
 def epochs_per_step(budget_s: float, overhead_s: float, epoch_s: float, least: int = LEAST_EPOCHS_PER_STEP) -> int:
-    """How many epochs a step may take: as many as fit into the time, but at least so many.
+    """How many epochs a step may take: as many as fit into the budget, and never fewer than `least`.
 
     >>> epochs_per_step(2.0, 1.0, 0.2), epochs_per_step(0.1, 1.0, 0.2), epochs_per_step(9.0, 1.0, 0.2)
     (5, 2, 16)

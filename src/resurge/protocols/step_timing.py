@@ -1,4 +1,4 @@
-"""What is known of time when steps are chosen: what epochs and steps take, and whether steps gain on live epochs. Pure."""
+"""Measured durations of epochs and catch-up steps, and whether steps reduce the lag. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,20 +8,24 @@ from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.recovery import Facts
 
 SLACK_SHARE = 0.15
+"""A live epoch may be late by this part of its latency. Queries count as available up to 1.2 times their usual latency."""
 LONG_STEP = 4
+"""Steps of this many epochs or more tell what an epoch costs; shorter ones tell the overhead of a job."""
 FACTORS = (0.25, 4.0)
+"""Bounds of what is learnt: one measurement on a busy machine must not make steps look free, or impossible."""
 MOST_STUCK_STEPS = 3
+"""This many steps in a row without a smaller lag are not chance."""
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """What steps were seen to take: once for each job, and for each epoch as a multiple of what its partitions cost when live."""
+    """The measured cost of steps: an overhead per job, and per epoch a multiple of what the partitions cost when live."""
 
     overhead_s: float
     factor: float = 1.0
 
     def after(self, took_s: float, epochs: int, work_s: float) -> "StepCost":
-        """What is known after one more step, each of whose epochs cost so much when live: short ones tell of the overhead."""
+        """The cost after one more step, whose epochs take `work_s` each when live: short steps correct the overhead, long ones the factor."""
         error_s = took_s - self.overhead_s - self.factor * epochs * work_s
         if epochs < LONG_STEP or work_s <= 0:
             return replace(self, overhead_s=max(0.0, self.overhead_s + error_s / 2))
@@ -31,13 +35,13 @@ class StepCost:
 
 @dataclass(frozen=True)
 class Progress:
-    """Steps against live epochs: how far behind partitions were when their last step began, and how often in a row none had gained."""
+    """The lag of partitions when their last step began, and how many steps in a row did not reduce it."""
 
     lags: Mapping[Partition, int] = field(default_factory=dict)
     stuck_steps: int = 0
 
     def begun(self, step: CatchUp, facts: Facts) -> "Progress":
-        """The same after one more step has begun: those of it who are farthest behind show whether the last one gained."""
+        """The progress after one more step began: the partition with the largest lag tells whether the last step reduced it."""
         lags = {partition: facts.head - facts.standing[partition].cursor for partition in step.partitions}
         if not lags:
             return self
@@ -48,17 +52,17 @@ class Progress:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether live epochs go on as fast as steps that run meanwhile, so that none of these would ever meet the head."""
+        """True if the head moves on as fast as background steps advance, so that they would never meet it."""
         return self.stuck_steps >= MOST_STUCK_STEPS
 
 
 @dataclass(frozen=True)
 class StepTiming:
-    """What a driver knows of time: how often epochs are due, what they and steps usually take.
+    """How often epochs are due, and what epochs and steps take.
 
-    `usual_s` is what epochs take now, `normal_s` what they took when every partition was live, `unit_s` how long a full node
-    works for one. `is_concurrent` says whether a step can run while live epochs go on (where jobs can, and as long as steps gain
-    on them), `taken` how many epochs steps have taken since the last live epoch.
+    `usual_s` is the duration of epochs now, `normal_s` when every partition was live, `unit_s` how long a fully loaded node works
+    for one. `is_concurrent` is False where jobs run one by one, and while background steps are stuck. `taken` counts the epochs
+    that steps have taken since the last live epoch.
     """
 
     interval_s: float
@@ -71,8 +75,9 @@ class StepTiming:
 
     @property
     def latency_slack_s(self) -> float:
-        """By how much a live epoch may be late without its readers noticing: rows wait for half an interval, then for its job.
+        """How late a live epoch may be without an increase of latency that readers notice.
 
-        While much is down, epochs are shorter than readers are used to, and half of that may be used.
+        A row waits half an interval, then for the job. While partitions are down, epochs are shorter than normal; half of the
+        difference may be used.
         """
         return max(0.0, self.normal_s - self.usual_s) / 2 + SLACK_SHARE * (self.interval_s / 2 + self.usual_s)

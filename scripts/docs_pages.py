@@ -115,11 +115,11 @@ def result_tables(results: Any, title: str = "") -> Iterator[str]:
         yield f"{title} {_figure(rows)}"
         return
     flat = {name: _flat(row) if isinstance(row, dict) else {"value": row} for name, row in rows.items()}
-    if any(isinstance(value, dict | list) for row in flat.values() for value in row.values()):
+    if any(_is_nested(value) for row in flat.values() for value in row.values()):
         for name, row in rows.items():
             yield f"### {title} {name}".replace("  ", " ")
             yield ""
-            yield from result_tables(row if isinstance(row, dict) else {"value": row})
+            yield from result_tables(row if _is_nested(row) else {"value": row})
             yield ""
         return
     columns = list(dict.fromkeys(column for row in flat.values() for column in row))
@@ -128,6 +128,13 @@ def result_tables(results: Any, title: str = "") -> Iterator[str]:
     yield "|" + "---|" * (len(columns) + named)
     for name, row in flat.items():
         yield "| " + " | ".join([*([name] if named else []), *(_figure(row.get(column)) for column in columns)]) + " |"
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether something is more than a figure or a list of figures."""
+    if isinstance(value, list):
+        return any(isinstance(inner, dict | list) for inner in value)
+    return isinstance(value, dict)
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +149,8 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figure(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_figure, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

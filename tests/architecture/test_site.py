@@ -79,6 +79,18 @@ def test_results_page_has_every_result_file(site):
         assert path.stem.replace("-", " ").capitalize() in text
 
 
+def test_results_of_any_depth_become_tables(monkeypatch):
+    """Lists of figures, of rows and of lists, at any place."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from docs_pages import result_tables
+
+    rows = [{"queries": 1, "samples_s": [1, 2.5]}, {"queries": 2, "samples_s": []}]
+    lines = list(result_tables({"first": {"took_s": 3}, "second": {"rows": rows, "pairs": [[1, 2], [3, 4]]}}))
+    assert "### rows" in lines
+    assert "| 1 | 1, 2.5 |" in lines
+    assert "| 3, 4 |" in lines
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if SNIPPET.search(page.read_text())], ids=relative)
 def test_python_snippets_run(page, tmp_path, monkeypatch):
     """In the order of the page, in one namespace, on the engine without Spark."""

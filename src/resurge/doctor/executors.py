@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from resurge.doctor.findings import Finding, fine, note, problem
 from resurge.errors import ResurgeError
+from resurge.runtime.worker.fitness import FIELDS, misfits
 from resurge.telemetry.wording import seconds_in_words
 
-COMPARED = ("python", "polars", "pyarrow", "numpy", "msgspec", "pyspark", "resurge")
+PACKAGES = ("polars", "pyarrow", "numpy", "msgspec", "pyspark")
 MOST_SKEW_S = 2.0
 CONNECT_TIMEOUT_S = 5.0
 TASKS = 8
@@ -76,32 +77,42 @@ def _compared(spark: Any) -> Iterator[Finding]:
 
 
 def versions_findings(mine: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """One finding per host that differs, or one for all that agree."""
+    """One finding per host that differs, or one for all that agree.
+
+    `fitness` is what a node is judged by when it joins a job; an executor without Resurge is sent the driver's code then.
+    """
     differing = False
     for host, report in sorted(hosts.items()):
-        wrong = [f"{name} {report[name] or 'missing'} (driver {mine[name]})" for name in COMPARED if report[name] != mine[name]]
-        # An executor without Resurge is sent the driver's code.
-        grave = [words for words in wrong if not words.startswith("resurge ")]
-        if grave:
+        fitness = report["fitness"]
+        wrong = misfits(mine["fitness"], fitness) if fitness is not None else []
+        wrong += [
+            f"{name} is {report[name] or 'missing'}, expected {mine[name]}"
+            for name in PACKAGES
+            if report[name] != mine[name] and not (fitness is not None and name in FIELDS)
+        ]
+        if wrong:
             differing = True
             yield problem(
-                f"versions on {host}", ", ".join(grave), "install the driver's versions there, or ship a packed environment"
+                f"versions on {host}",
+                ", ".join(wrong),
+                "install the driver's versions there, or ship a packed environment; an executor without Resurge is sent the driver's",
             )
-        elif wrong:
+        elif fitness is None:
             differing = True
-            yield note(f"versions on {host}", ", ".join(wrong), "install the driver's version there")
+            yield note(f"versions on {host}", "no Resurge", "nothing to do: a job sends the driver's")
     if not differing:
-        words = ", ".join(f"{name} {mine[name]}" for name in COMPARED if mine[name])
-        yield fine("versions on executors", f"as here on {', '.join(sorted(hosts))}: {words}")
+        own = mine["fitness"]
+        words = [f"{label} {getattr(own, field)}" for field, label in FIELDS.items()]
+        words += [f"{name} {mine[name]}" for name in PACKAGES if name not in FIELDS]
+        yield fine("versions on executors", f"as here on {', '.join(sorted(hosts))}: {', '.join(words)}")
 
 
 def _make_report() -> Any:
     """A function that travels by value: executors may not have Resurge."""
-    compared = COMPARED
+    packages = PACKAGES
 
     def report(rows: Any) -> Any:
         import importlib.metadata
-        import platform
         import socket
         import time
 
@@ -111,7 +122,16 @@ def _make_report() -> Any:
             except importlib.metadata.PackageNotFoundError:
                 return None
 
-        found: dict[str, Any] = {name: version(name) for name in compared if name != "python"}
-        yield found | {"python": platform.python_version(), "host": socket.gethostname(), "at_s": time.time()}
+        try:
+            from resurge.runtime.worker.fitness import own_fitness
+        except ImportError:
+            fitness = None
+        else:
+            fitness = own_fitness()
+        yield {name: version(name) for name in packages} | {
+            "fitness": fitness,
+            "host": socket.gethostname(),
+            "at_s": time.time(),
+        }
 
     return report

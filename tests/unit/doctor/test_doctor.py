@@ -4,14 +4,16 @@ import json
 import stat
 
 import fsspec
+import msgspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from typer.testing import CliRunner
 
 from resurge.cli import main
 from resurge.doctor import machine, stores
-from resurge.doctor.executors import COMPARED, master_finding, versions_findings
+from resurge.doctor.executors import PACKAGES, master_finding, versions_findings
 from resurge.doctor.findings import Verdict
+from resurge.runtime.worker.fitness import own_fitness
 
 
 def fake_java(folder, version: str) -> dict[str, str]:
@@ -103,15 +105,24 @@ def test_store_that_cannot_be_opened_or_written_is_a_problem(tmp_path):
 
 def test_executors_that_differ_are_named():
     """Another Polars is a problem; a missing Resurge is not, because the driver sends it."""
-    mine = dict.fromkeys(COMPARED, "1")
+    mine = dict.fromkeys(PACKAGES, "1") | {"fitness": own_fitness()}
     (agreed,) = versions_findings(mine, {"a": mine, "b": mine})
     assert agreed.verdict is Verdict.FINE
-    found = list(versions_findings(mine, {"a": mine | {"polars": "0.9"}, "b": mine | {"resurge": None}}))
+    others = {
+        "a": mine | {"numpy": "0.9"},
+        "b": mine | {"fitness": None},
+        "b2": mine | {"fitness": None, "polars": "0.9"},
+        "c": mine | {"fitness": msgspec.structs.replace(own_fitness(), code="0123456789")},
+    }
+    found = list(versions_findings(mine, others))
     assert [(finding.check, finding.verdict) for finding in found] == [
         ("versions on a", Verdict.PROBLEM),
         ("versions on b", Verdict.NOTE),
+        ("versions on b2", Verdict.PROBLEM),
+        ("versions on c", Verdict.PROBLEM),
     ]
-    assert found[0].found == "polars 0.9 (driver 1)"
+    assert found[0].found == "numpy is 0.9, expected 1"
+    assert found[3].found.startswith("Resurge code is 0123456789, expected ")
 
 
 def test_master_that_cannot_be_reached_is_a_problem():

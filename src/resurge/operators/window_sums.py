@@ -19,7 +19,7 @@ from resurge.operators.coding import MOST_CODES, Coded
 _CODE = "__code"
 _ROWS = "count()"
 MOST_CELLS = 1 << 23
-MOST_CELLS_PER_ROW = 64
+MOST_CELLS_PER_ROW = 8
 
 Integers = npt.NDArray[np.int64]
 
@@ -49,6 +49,16 @@ class Panes:
     @cached_property
     def _totals(self) -> dict[str, Integers]:
         return {}
+
+    @cached_property
+    def ordered(self) -> tuple[Integers, Integers, Integers]:
+        """The rows by key and then by time: their places, codes and times; computed once for all windows."""
+        first = int(self.times_us[0])
+        span = int(self.times_us[-1]) - first + 1
+        is_wide = (int(self.codes.max()) + 1) * span > MOST_CODES
+        times = np.searchsorted(self.times_us, self.pane_us) if is_wide else self.pane_us - first
+        order = np.argsort(self.codes * (self.times_us.size if is_wide else span) + times, kind="stable")
+        return order, self.codes[order], self.pane_us[order]
 
     def is_dense(self, size_us: int, slide_us: int) -> bool:
         """Whether tables of all keys and panes, and of all keys and windows, are not much larger than the rows."""
@@ -88,8 +98,9 @@ class Panes:
 def windowed(panes: Panes, size_us: int, slide_us: int, open_from: int | None, aggregates: Aggregates) -> Windowed:
     """The parts of every key and open window; a window's number is its start divided by the slide."""
     parts = parts_of(aggregates)
-    if panes.is_dense(size_us, slide_us) and all(panes.is_whole(part) for part in parts):
-        return _from_totals(panes, size_us, slide_us, open_from, parts)
+    if all(panes.is_whole(part) for part in parts):
+        quickest = _from_totals if panes.is_dense(size_us, slide_us) else _from_order
+        return quickest(panes, size_us, slide_us, open_from, parts)
     row, window = _hits(panes.pane_us, size_us, slide_us, open_from)
     first, numbers = int(window.min()) if window.size else 0, None
     width = int(window.max()) - first + 1 if window.size else 1
@@ -117,6 +128,43 @@ def _from_totals(panes: Panes, size_us: int, slide_us: int, open_from: int | Non
         sums = present if part.name == _ROWS else _differences(panes.totals(part.name), begins, ends)
         columns.append(pl.Series(part.name, sums[codes, number]))
     return Windowed(codes, windows[number], pl.DataFrame(columns))
+
+
+def _from_order(panes: Panes, size_us: int, slide_us: int, open_from: int | None, parts: list[Part]) -> Windowed:
+    """Rows in order of key and time are in order of key and window too, so that equal ones are neighbours."""
+    order, codes, times = panes.ordered
+    last = times // slide_us
+    offset = times - last * slide_us
+    rounds = -(-size_us // slide_us)
+    first = int(panes.times_us[0]) // slide_us - rounds
+    width = int(panes.times_us[-1]) // slide_us - first + 1
+    cells = codes * width + (last - first)
+    values = [panes.parts.get_column(part.name).to_numpy()[order] for part in parts]
+    least = None if open_from is None else -(-open_from // slide_us)
+    found, sums = [], []
+    for back in range(rounds):
+        inside = offset < size_us - back * slide_us
+        if least is not None:
+            inside &= last >= least + back
+        mine = np.flatnonzero(inside)
+        summed = _summed(cells[mine] - back, [value[mine] for value in values])
+        found.append(summed[0])
+        sums.append(summed[1])
+    cell, totals = found[0], sums[0]
+    if rounds > 1:
+        together = np.concatenate(found)
+        place = np.argsort(together, kind="stable")
+        cell, totals = _summed(together[place], [np.concatenate(columns)[place] for columns in zip(*sums, strict=True)])
+    columns = [pl.Series(part.name, values) for part, values in zip(parts, totals, strict=True)]
+    return Windowed(cell // width, cell % width + first, pl.DataFrame(columns))
+
+
+def _summed(cells: Integers, values: list[Integers]) -> tuple[Integers, list[Integers]]:
+    """The cells that occur, of cells in order, and the sums of each one's values."""
+    if not cells.size:
+        return cells, values
+    begins = np.flatnonzero(np.diff(cells, prepend=cells[0] - 1))
+    return cells[begins], [np.add.reduceat(value, begins) for value in values]
 
 
 def _differences(totals: Integers, begins: Integers, ends: Integers) -> Integers:

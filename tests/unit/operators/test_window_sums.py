@@ -1,0 +1,57 @@
+"""Windows of whole numbers are the same whichever way they are summed up."""
+
+import random
+
+import numpy as np
+import polars as pl
+import pytest
+
+from resurge.operators import window_sums
+from resurge.operators.aggregates import count, sum_
+from resurge.operators.coding import coded
+from resurge.operators.window_sums import Panes, windowed
+
+AGGREGATES = (("rows", count()), ("total", sum_("n")))
+
+
+def panes_of(rng: random.Random, rows: int, far: int) -> Panes:
+    frame = pl.DataFrame(
+        {
+            "who": [rng.choice("abcdefg") for _ in range(rows)],
+            "count()": [rng.randrange(1, 4) for _ in range(rows)],
+            "sum(n)": [rng.randrange(-5, 5) for _ in range(rows)],
+        }
+    )
+    keys = coded(frame, ("who",))
+    times = np.array([rng.randrange(far) * rng.choice((1, 10**12)) for _ in range(rows)], dtype=np.int64)
+    return Panes(frame, times, keys.codes, keys)
+
+
+def expected(panes: Panes, size: int, slide: int, open_from: int | None) -> dict[tuple[int, int], tuple[int, int]]:
+    """Row by row and window by window."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    rows = zip(panes.codes.tolist(), panes.pane_us.tolist(), *panes.parts.select("count()", "sum(n)"), strict=True)
+    for code, time, number, total in rows:
+        window = time // slide
+        while window * slide + size > time:
+            if open_from is None or window * slide >= open_from:
+                before = found.get((code, window), (0, 0))
+                found[code, window] = before[0] + number, before[1] + total
+            window -= 1
+    return found
+
+
+@pytest.mark.parametrize("cells_per_row", [0, 10**9], ids=["in order", "as differences"])
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_of_whole_numbers(seed: int, cells_per_row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By key and then by window, each once, with the sums that adding row by row gives."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(window_sums, "MOST_CELLS_PER_ROW", cells_per_row)
+    panes = panes_of(rng, rng.randrange(1, 40), rng.choice((3, 30)))
+    slide = rng.randrange(1, 7)
+    size, open_from = slide * rng.randrange(1, 4) + rng.randrange(slide), rng.choice((None, 5))
+    made = windowed(panes, size, slide, open_from, AGGREGATES)
+    cells = list(zip(made.codes.tolist(), made.windows.tolist(), strict=True))
+    assert cells == sorted(set(cells))
+    sums = made.parts.select("count()", "sum(n)").rows()
+    assert dict(zip(cells, sums, strict=True)) == expected(panes, size, slide, open_from)

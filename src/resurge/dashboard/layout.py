@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from resurge.telemetry.events import OperatorDescription
 
 BOX_WIDTH = 176
-BOX_HEIGHT = 38
+BOX_HEIGHT = 44
 COLUMN_GAP = 84
 ROW_GAP = 10
 MOST_IN_LAYER = 20

@@ -1,5 +1,6 @@
 """What the page is sent: plain values made of a job's state, in columns where there are many rows."""
 
+import re
 import statistics
 from typing import Any
 
@@ -59,11 +60,20 @@ def topology_view(job: JobState) -> dict[str, Any] | None:
         "width": drawing.width,
         "height": drawing.height,
         "boxes": [
-            {"id": b.id, "kind": b.kind, "operators": b.operators, "queries": b.queries, "x": b.x, "y": b.y}
+            {"id": b.id, "kind": kind_in_words(b.kind), "operators": b.operators, "queries": b.queries, "x": b.x, "y": b.y}
             for b in drawing.boxes
         ],
         "streams": drawing.streams,
     }
+
+
+def kind_in_words(kind: str) -> str:
+    """What an operator is.
+
+    >>> kind_in_words("SourceOperator"), kind_in_words("IntervalJoin")
+    ('source', 'interval join')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.removesuffix("Operator")).lower()
 
 
 def query_view(job: JobState, name: str, at_s: float) -> dict[str, Any] | None:
@@ -117,7 +127,7 @@ def operator_view(job: JobState, name: str) -> dict[str, Any] | None:
     known, load = job.topology.operators[name], job.operators.get(name)
     return {
         "name": name,
-        "kind": known.kind,
+        "kind": kind_in_words(known.kind),
         "inputs": known.inputs,
         "readers": [other for other, found in job.topology.operators.items() if name in found.inputs],
         "is_stateful": known.is_stateful,

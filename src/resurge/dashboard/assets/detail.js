@@ -16,7 +16,7 @@ async function open(title, url, fill) {
 }
 
 const link = (words, action) => element("button", { type: "button", onclick: action }, words);
-const links = (names, action) => element("span", {}, ...names.flatMap((name) => [link(name, () => action(name)), " "]));
+const links = (names, action) => element("span", {}, ...(names.length ? names.flatMap((name) => [link(name, () => action(name)), " "]) : ["–"]));
 
 function decisionsOf(place, found) {
   if (!found.length) return;
@@ -48,7 +48,7 @@ export function showQuery(name) {
 
 export function showNode(name) {
   return open(`Node ${name}`, `/api/node/${encodeURIComponent(name)}`, (place, node) => {
-    get("detail-title").textContent = `Node ${node.label}`;
+    get("detail-title").textContent = node.executor === null ? `Node ${node.label}` : node.label;
     place.append(facts([
       ...(node.executor === null ? [] : [["executor", node.executor]]),
       ["status", node.is_up ? "up" : "lost"], ["since", moment(node.since_s)],

@@ -78,7 +78,7 @@ export function updateRecovery(now) {
   if (!found) return;
   const stage = (name, value, state) => element("li", { class: state }, element("b", {}, name), element("span", {}, value));
   const detected = found.lost.length > 0 || found.detected_after_s !== null, planned = found.planned_after_s !== null, stepped = found.steps_in_all > 0;
-  const state = (done, doing) => (done ? "done" : doing ? "doing" : "");
+  const state = (done, doing) => (done || found.is_over ? "done" : doing ? "doing" : "");
   const phases = Object.entries(found.phases), total = phases.reduce((sum, [, count]) => sum + count, 0);
   const longest = Math.max(found.took_s, 0.001);
   const returns = [

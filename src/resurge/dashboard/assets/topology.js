@@ -3,7 +3,7 @@ import { percent, plural, rows, shape } from "./format.js";
 import { showGroup, showOperator } from "./detail.js";
 
 const WIDTH = 176;
-const HEIGHT = 38;
+const HEIGHT = 44;
 const PHASES = [["live", "live"], ["stalled", "stalled"], ["catching up", "catching"], ["down", "down"]];
 let topology = null;
 let boxes = new Map();
@@ -42,8 +42,8 @@ function drawBox(box) {
   if (many) group.append(shape("rect", { class: "back", x: 4, y: -4, width: WIDTH, height: HEIGHT, rx: 6 }));
   const load = shape("rect", { class: "load", x: 8, y: HEIGHT - 7, width: 0, height: 3, rx: 1.5 });
   const dots = shape("g", { transform: "translate(8,4)" });
-  const sub = shape("text", { class: "sub", x: 8, y: 28.5 });
-  const label = shape("text", { x: 8, y: 18 });
+  const sub = shape("text", { class: "sub", x: 8, y: 33 });
+  const label = shape("text", { x: 8, y: 20.5 });
   label.textContent = name.length > 23 ? `${name.slice(0, 22)}…` : name;
   const title = shape("title");
   title.textContent = name;

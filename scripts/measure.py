@@ -64,6 +64,7 @@ class Measurement:
 FAILURE = "study correlated-failure --nodes 10 --kill 8"
 MEASUREMENTS = (
     Measurement("growth", "bench growth", 1),
+    Measurement("cluster-growth", "bench growth --nodes 4", 1),
     Measurement("slots", "bench slots", 1),
     Measurement("state", "bench state", 1.5),
     Measurement("driver", "bench driver", 2),

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resurge.benchmarks.workload import Workload, topology
+
+if TYPE_CHECKING:
+    from resurge.runtime.driver.runner import Runner
 
 POSTS_PER_EPOCH = 20_000
 WARM_UP_EPOCHS = 4
@@ -17,27 +20,46 @@ LEAST_MEASURED = 4
 # A setting that takes longer than this is measured over fewer epochs.
 MOST_S = 60.0
 SETTINGS = ((1, 2), (15, 2), (15, 8), (15, 64), (15, 256), (60, 16), (200, 8), (200, 32))
+CLUSTER_SETTINGS = ((15, 4), (15, 64))
 PASSES = 2
 
+Setting = tuple[int, int]
+"""A number of queries and one of key groups."""
 
-def measure(settings: tuple[tuple[int, int], ...], cores: int, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds per epoch for each (queries, key groups), and what follows for one more of either."""
+
+def measure(settings: tuple[Setting, ...], cores: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Seconds per epoch for each setting in local mode, and what follows for one more query or key group."""
     from resurge.runtime.driver.session import open_session
+    from resurge.runtime.driver.spark_runner import SparkRunner
 
     spark = open_session(f"local[{cores}]", "growth")
-    took: dict[tuple[int, int], list[float]] = {setting: [] for setting in settings}
     try:
-        with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
-            tell("generating posts")
-            workload = Workload(Path(folder), (WARM_UP_EPOCHS + EPOCHS) * POSTS_PER_EPOCH, POSTS_PER_EPOCH, cores)
-            workload.write()
-            # Twice, the second time backwards, so that a warming JVM favours no setting.
-            for order in (settings, settings[::-1])[:PASSES]:
-                for queries, key_groups in order:
-                    tell(f"{queries} queries, {key_groups} key groups")
-                    took[queries, key_groups] += epochs_s(spark, workload, queries, key_groups)
+        return _measured(settings, lambda: SparkRunner(spark), tell)
     finally:
         spark.stop()
+
+
+def measure_cluster(settings: tuple[Setting, ...], nodes: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The same on an embedded cluster of so many nodes."""
+    from resurge.runtime.driver.spark_runner import SparkRunner
+    from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
+    from resurge.runtime.embedded_cluster.runner import cluster_runner
+
+    with EmbeddedCluster(nodes) as cluster, cluster_runner(cluster, "growth") as first:
+        return {"nodes": nodes, **_measured(settings, lambda: SparkRunner(first.spark, first.cpu_share), tell)}
+
+
+def _measured(settings: tuple[Setting, ...], runner: Callable[[], "Runner"], tell: Callable[[str], None]) -> dict[str, Any]:
+    took: dict[Setting, list[float]] = {setting: [] for setting in settings}
+    with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
+        tell("generating posts")
+        workload = Workload(Path(folder), (WARM_UP_EPOCHS + EPOCHS) * POSTS_PER_EPOCH, POSTS_PER_EPOCH)
+        workload.write()
+        # Twice, the second time backwards, so that a warming JVM favours no setting.
+        for order in (settings, settings[::-1])[:PASSES]:
+            for queries, key_groups in order:
+                tell(f"{queries} queries, {key_groups} key groups")
+                took[queries, key_groups] += epochs_s(runner(), workload, queries, key_groups)
     seconds = {setting: statistics.median(values) for setting, values in took.items()}
     return {
         "results": [
@@ -48,21 +70,21 @@ def measure(settings: tuple[tuple[int, int], ...], cores: int, tell: Callable[[s
     }
 
 
-def ratios(seconds: dict[tuple[int, int], float]) -> dict[str, float]:
-    """The cost of 64 key groups against 2, and milliseconds for one more query; only what was measured."""
+def ratios(seconds: dict[Setting, float]) -> dict[str, float]:
+    """The cost of 64 key groups against the fewest, and milliseconds for one more query; only what was measured."""
     found = {}
-    if {(15, 64), (15, 2)} <= seconds.keys():
-        found["key_group_ratio"] = round(seconds[15, 64] / seconds[15, 2], 3)
+    fewest = min((groups for queries, groups in seconds if queries == 15), default=64)
+    if fewest < 64 and (15, 64) in seconds:
+        found["key_group_ratio"] = round(seconds[15, 64] / seconds[15, fewest], 3)
     if {(200, 8), (15, 8)} <= seconds.keys():
         found["per_query_ms"] = round((seconds[200, 8] - seconds[15, 8]) / 185 * 1000, 2)
     return found
 
 
-def epochs_s(spark: Any, workload: Workload, queries: int, key_groups: int) -> list[float]:
+def epochs_s(runner: "Runner", workload: Workload, queries: int, key_groups: int) -> list[float]:
     """Seconds from the end of one epoch to the end of the next, after warming up, at default settings."""
     from resurge.runtime.driver.engine import Engine, run_until_done
     from resurge.runtime.driver.options import RunOptions
-    from resurge.runtime.driver.spark_runner import SparkRunner
     from resurge.telemetry.events import EpochFinished
     from resurge.telemetry.log import TelemetryLog
 
@@ -70,7 +92,7 @@ def epochs_s(spark: Any, workload: Workload, queries: int, key_groups: int) -> l
     with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
         # The size of an epoch is what the benchmark says, and not what fits into an interval.
         options = RunOptions(folder, interval_s=0, back_pressure=False)
-        engine = Engine(topology(workload, queries, key_groups), SparkRunner(spark), options, telemetry)
+        engine = Engine(topology(workload, queries, key_groups), runner, options, telemetry)
 
         def note(event: object) -> None:
             if isinstance(event, EpochFinished):

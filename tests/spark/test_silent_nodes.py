@@ -21,14 +21,14 @@ from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster, executor_ids
 from resurge.runtime.embedded_cluster.processes import marked
 from resurge.runtime.embedded_cluster.runner import cluster_runner
-from resurge.telemetry.events import EpochFinished, Event, NodeHeardAgain, NodeJoined, NodeLost, NodeSilent
+from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodeResponded, NodeSuspected
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.inline_runner import InlineRunner
 from tests.support.processes import wait_until
 
 NODES = 3
 # Without a heartbeat for so long, Spark itself gives an executor up; a hung node must be found long before.
-SILENCE_S = 60.0
+HEARTBEAT_TIMEOUT_S = 60.0
 EPOCHS = 16
 POSTS_PER_EPOCH = 300
 VICTIM = "node-2"
@@ -37,7 +37,7 @@ VICTIM = "node-2"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     """Three nodes, with patience."""
-    with EmbeddedCluster(NODES, silence_s=SILENCE_S) as started:
+    with EmbeddedCluster(NODES, heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S) as started:
         yield started
 
 
@@ -92,9 +92,9 @@ def test_a_node_that_pauses_is_waited_for_and_not_lost(cluster: EmbeddedCluster,
             cluster.pause(VICTIM)
             running = threading.Thread(target=engine.run, args=(4,), daemon=True)
             running.start()
-            wait_until(lambda: any(isinstance(event, NodeSilent) for event in events), "somebody who is waited for")
+            wait_until(lambda: any(isinstance(event, NodeSuspected) for event in events), "somebody who is waited for")
             cluster.resume(VICTIM)
-            wait_until(lambda: any(isinstance(event, NodeHeardAgain) for event in events), "an answer")
+            wait_until(lambda: any(isinstance(event, NodeResponded) for event in events), "an answer")
             running.join()
             engine.run(until_idle=True, drain=True)
             stores = Path(engine.edge.frame.local_folder)
@@ -139,8 +139,8 @@ def test_a_node_that_hangs_is_lost_by_silence_and_does_no_harm_when_it_wakes_up(
             assert lost[0].partitions > 0, "expected the hung node to have had partitions"
             took_s = lost[0].at_s - paused_s[0]
             print(f"the node that hung was lost after {took_s:.1f} s")
-            assert took_s < SILENCE_S / 2
-            waited_for = [event for event in events if isinstance(event, NodeSilent) and event.node == victim]
+            assert took_s < HEARTBEAT_TIMEOUT_S / 2
+            waited_for = [event for event in events if isinstance(event, NodeSuspected) and event.node == victim]
             assert waited_for, "expected to be told who is waited for"
             assert paused_s[0] < waited_for[-1].at_s < lost[0].at_s
             assert engine.facts.head == 11

@@ -20,10 +20,10 @@ from resurge.telemetry.events import (
     EpochFinished,
     Event,
     JobStarted,
-    NodeHeardAgain,
     NodeJoined,
     NodeLost,
-    NodeSilent,
+    NodeResponded,
+    NodeSuspected,
     QueriesChanged,
     WaitingForNodes,
     Warned,
@@ -179,10 +179,10 @@ def incident(event: Event, standing: Standing | None = None) -> str | None:
         return f"warning: {event.message}"
     if isinstance(event, NodeLost):
         return f"{known.name(event.node)} lost, with {event.partitions} partitions"
-    if isinstance(event, NodeSilent):
-        wait = f"silent for {seconds_in_words(event.silence_s)}, lost after {seconds_in_words(event.allowed_s)}"
+    if isinstance(event, NodeSuspected):
+        wait = f"no answer for {seconds_in_words(event.unanswered_s)}, declared dead after {seconds_in_words(event.timeout_s)}"
         return f"waiting for {known.name(event.node)}: {wait}"
-    if isinstance(event, NodeHeardAgain):
+    if isinstance(event, NodeResponded):
         return f"{known.name(event.node)} answers again"
     if isinstance(event, NodeJoined):
         return f"{known.name(event.node)} joined"
@@ -302,7 +302,7 @@ def _troubles(now: Snapshot, standing: Standing | None) -> list[str]:
         return []
     found = [query.query for query in now.queries if standing.of_query(query.query).startswith("down")]
     queries = [f"{len(found)} of {len(now.queries)} queries down"] if found else []
-    return queries + [f"waiting for {standing.name(node)}" for node in sorted(standing.silent)]
+    return queries + [f"waiting for {standing.name(node)}" for node in sorted(standing.suspected)]
 
 
 def _p50(latency: Spread | None) -> str:

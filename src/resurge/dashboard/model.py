@@ -89,7 +89,7 @@ class NodeState:
     is_up: bool
     since_s: float
     load: events.NodeLoad | None = None
-    silent_s: float | None = None
+    unanswered_s: float | None = None
 
 
 @dataclass
@@ -252,11 +252,11 @@ class JobState:
         if self.recovery is not None and self.recovery.ended_s is None:
             self.recovery.joined.append((event.at_s, event.node))
 
-    def _node_silent(self, event: events.NodeSilent) -> None:
-        self.nodes.setdefault(event.node, NodeState(event.node, True, event.at_s)).silent_s = event.silence_s
+    def _node_suspected(self, event: events.NodeSuspected) -> None:
+        self.nodes.setdefault(event.node, NodeState(event.node, True, event.at_s)).unanswered_s = event.unanswered_s
 
-    def _node_heard_again(self, event: events.NodeHeardAgain) -> None:
-        self.nodes.setdefault(event.node, NodeState(event.node, True, event.at_s)).silent_s = None
+    def _node_responded(self, event: events.NodeResponded) -> None:
+        self.nodes.setdefault(event.node, NodeState(event.node, True, event.at_s)).unanswered_s = None
 
     def _local_store_measured(self, event: events.LocalStoreMeasured) -> None:
         self.local_store = event
@@ -327,8 +327,8 @@ _HANDLERS: dict[type, Callable[[JobState, Any], None]] = {
     events.NodesKilled: JobState._nodes_killed,
     events.NodeLost: JobState._node_lost,
     events.NodeJoined: JobState._node_joined,
-    events.NodeSilent: JobState._node_silent,
-    events.NodeHeardAgain: JobState._node_heard_again,
+    events.NodeSuspected: JobState._node_suspected,
+    events.NodeResponded: JobState._node_responded,
     events.LocalStoreMeasured: JobState._local_store_measured,
     events.LagMeasured: JobState._lag_measured,
     events.NodeNamed: JobState._node_named,

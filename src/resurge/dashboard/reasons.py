@@ -55,17 +55,17 @@ def _told(event: events.Event, job: "JobState") -> Told | None:
         return "lost", f"{job.called(event.node)} lost, with {_counted(event.partitions, 'partition')}", _why_lost(event, job), []
     if isinstance(event, events.NodeJoined):
         return "joined", f"{job.called(event.node)} joined", _why_joined(event), []
-    if isinstance(event, events.NodeSilent):
+    if isinstance(event, events.NodeSuspected):
         return (
-            "silent",
-            f"{job.called(event.node)} has not answered for {seconds_in_words(event.silence_s)}",
-            _why_silent(event),
+            "suspected",
+            f"{job.called(event.node)} has not answered for {seconds_in_words(event.unanswered_s)}",
+            _why_suspected(event),
             [],
         )
-    if isinstance(event, events.NodeHeardAgain):
+    if isinstance(event, events.NodeResponded):
         return (
-            "heard",
-            f"{job.called(event.node)} answers again, after {seconds_in_words(event.silence_s)}",
+            "responded",
+            f"{job.called(event.node)} answers again, after {seconds_in_words(event.unanswered_s)}",
             ["Jobs that use it go on."],
             [],
         )
@@ -108,7 +108,7 @@ def _why_lost(event: events.NodeLost, job: "JobState") -> list[str]:
     head = job.newest.epoch if job.newest is not None else checkpoint
     held = job.nodes[event.node].load if event.node in job.nodes else None
     lines = [
-        "Its executor ended, or was silent for too long. The epoch in hand is run again without it.",
+        "Its executor ended, or was declared dead. The current epoch is run again without it.",
         f"Its partitions restart from the checkpoint of epoch {checkpoint:,} and take {_counted(head - checkpoint, 'epoch')} again.",
     ]
     if held is not None and held.partitions:
@@ -121,10 +121,10 @@ def _why_lost(event: events.NodeLost, job: "JobState") -> list[str]:
     return lines
 
 
-def _why_silent(event: events.NodeSilent) -> list[str]:
+def _why_suspected(event: events.NodeSuspected) -> list[str]:
     return [
         "It may be paused, cut off or overloaded. Jobs that use it wait for it.",
-        f"After {seconds_in_words(event.allowed_s)} without an answer it is taken for lost, and its partitions are recovered.",
+        f"After {seconds_in_words(event.timeout_s)} without an answer it is declared dead, and its partitions are recovered.",
     ]
 
 

@@ -12,7 +12,7 @@ from resurge.model.names import query_of
 
 INCIDENTS_SHOWN = 200
 STEPS_SHOWN = 12
-SILENT_AFTER_S = 15.0
+UNRESPONSIVE_AFTER_S = 15.0
 PHASES = ("live", "stalled", "catching up", "down")
 
 
@@ -205,16 +205,16 @@ def _priority(job: JobState, query: str) -> int:
 
 def _driver(job: JobState, at_s: float) -> dict[str, Any]:
     started, stopped = job.started, job.stopped
-    silent_s = at_s - job.last_s
+    quiet_s = at_s - job.last_s
     if started is None:
         status = "no events yet"
     elif stopped is not None:
         status = "failed" if stopped.reason else "stopped"
     else:
-        status = "silent" if silent_s > SILENT_AFTER_S else "running"
+        status = "unresponsive" if quiet_s > UNRESPONSIVE_AFTER_S else "running"
     return {
         "status": status,
-        "silent_s": silent_s,
+        "quiet_s": quiet_s,
         "reason": stopped.reason if stopped else "",
         "job": started.job if started else "",
         "master": started.master if started else "",
@@ -286,7 +286,7 @@ def _nodes(job: JobState) -> dict[str, list[Any]]:
         "name": [node.name for node in known],
         "label": [job.label(node.name) for node in known],
         "is_up": [node.is_up for node in known],
-        "silent_s": [node.silent_s if node.is_up else None for node in known],
+        "unanswered_s": [node.unanswered_s if node.is_up else None for node in known],
         "used": [node.load.cpu_s_per_s if node.load else None for node in known],
         "capacity": [node.load.capacity if node.load else None for node in known],
         "partitions": [sum(node.load.partitions.values()) if node.load else 0 for node in known],

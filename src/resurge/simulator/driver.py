@@ -319,7 +319,7 @@ class Driver:
     # Jobs
 
     def _run(self, job: Job) -> None:
-        """Let a job take its time; a silent node voids it as soon as that is noticed."""
+        """Let a job take its time; an unreachable node voids it once it is declared dead."""
         if self.journal.generation != self.generation:
             # Superseded, and it does not know: its jobs may well succeed, but it will find that it cannot commit them.
             self._start(job, Outcome({}, {}, ()), self.timing.interval_s, 0.0)
@@ -336,13 +336,13 @@ class Driver:
         self._after(took_s, lambda: self._finish(running))
 
     def _finish(self, running: Running) -> None:
-        """A job has come to its end: its result arrives, unless one of its nodes is silent."""
+        """A job has come to its end: its result arrives, unless one of its nodes is unreachable."""
         if running.is_ended:
             return
-        if self.failing and not self.world.silent(running.job.nodes):
+        if self.failing and not self.world.unreachable(running.job.nodes):
             kind = self.failing.pop()
             self._end(running, JobEnded(running.job.attempt, failure=inputs.Failure(kind, "as the schedule has it")))
-        elif not self.world.silent(running.job.nodes):
+        elif not self.world.unreachable(running.job.nodes):
             self._succeed(running)
 
     def _succeed(self, running: Running) -> None:
@@ -357,7 +357,7 @@ class Driver:
         if self.rng.random() < LATE:
             self._after(self.rng.uniform(0.0, LATEST_S), lambda: None if running.is_ended else self._succeed(running))
         else:
-            self._end(running, JobEnded(running.job.attempt, lost=self.world.silent(sorted(running.job.nodes))))
+            self._end(running, JobEnded(running.job.attempt, lost=self.world.unreachable(sorted(running.job.nodes))))
 
     def heal(self) -> None:
         """Nodes that were cut off are heard again: jobs that have come to their end meanwhile bring their results."""

@@ -64,7 +64,7 @@ class Node:
         return self.died_at_s is None
 
     @property
-    def silent_from_s(self) -> float | None:
+    def unreachable_from_s(self) -> float | None:
         """Since when nothing is heard of it, if nothing is."""
         return self.died_at_s if self.died_at_s is not None else self.cut_at_s
 
@@ -133,7 +133,7 @@ class World:
 
     def up(self) -> list[NodeId]:
         """Machines that have not died and can be reached."""
-        return [name for name, node in self.nodes.items() if node.silent_from_s is None]
+        return [name for name, node in self.nodes.items() if node.unreachable_from_s is None]
 
     def members(self, now_s: float) -> dict[NodeId, float]:
         """The nodes that seem to be there: warm, and not yet declared dead."""
@@ -144,11 +144,11 @@ class World:
         }
 
     def _is_noticed(self, node: Node, now_s: float) -> bool:
-        return node.silent_from_s is not None and node.silent_from_s + self.timing.detection_s <= now_s + 1e-9
+        return node.unreachable_from_s is not None and node.unreachable_from_s + self.timing.detection_s <= now_s + 1e-9
 
-    def silent(self, nodes: Iterable[NodeId]) -> list[NodeId]:
+    def unreachable(self, nodes: Iterable[NodeId]) -> list[NodeId]:
         """Those of some nodes of which nothing is heard."""
-        return [node for node in nodes if self.nodes[node].silent_from_s is not None]
+        return [node for node in nodes if self.nodes[node].unreachable_from_s is not None]
 
     def forget_driver(self) -> None:
         """A new driver does not know what nodes hold, so it is as good as gone."""

@@ -148,21 +148,21 @@ class NodeLost(msgspec.Struct, frozen=True, tag=True):
     is_correlated: bool
 
 
-class NodeSilent(msgspec.Struct, frozen=True, tag=True):
-    """A node has not answered for longer than usual: jobs that use it wait for it. It is lost after `allowed_s` of silence."""
+class NodeSuspected(msgspec.Struct, frozen=True, tag=True):
+    """A node has not answered for longer than usual: jobs that use it wait for it. It is declared dead after `timeout_s`."""
 
     at_s: float
     node: str
-    silence_s: float
-    allowed_s: float
+    unanswered_s: float
+    timeout_s: float
 
 
-class NodeHeardAgain(msgspec.Struct, frozen=True, tag=True):
-    """A node that was silent has answered; nobody waits for it any more."""
+class NodeResponded(msgspec.Struct, frozen=True, tag=True):
+    """A suspected node has answered; jobs do not wait for it any more."""
 
     at_s: float
     node: str
-    silence_s: float
+    unanswered_s: float
 
 
 class NodeJoined(msgspec.Struct, frozen=True, tag=True):
@@ -267,8 +267,8 @@ Event = (
     | NodesKilled
     | NodeNamed
     | NodeLost
-    | NodeSilent
-    | NodeHeardAgain
+    | NodeSuspected
+    | NodeResponded
     | NodeJoined
     | RecoveryPlanned
     | QueriesChanged

@@ -25,7 +25,7 @@ class PrometheusMetrics:
         self._key_groups = 1
         self._down: dict[str, set[str]] = {}
         self._nodes: set[str] = set()
-        self._silent: set[str] = set()
+        self._suspected: set[str] = set()
         self._names: dict[str, str] = {}
         self._counters()
         self._gauges()
@@ -62,7 +62,7 @@ class PrometheusMetrics:
         self.nodes = self._gauge("resurge_nodes", "Nodes that are up.")
         self.node_utilisation = self._gauge("resurge_node_utilisation_ratio", "Load of a node over its capacity.", "node")
         self.node_partitions = self._gauge("resurge_node_partitions", "Partitions on a node.", "node")
-        self.nodes_silent = self._gauge("resurge_nodes_silent", "Nodes that do not answer and are not lost yet.")
+        self.nodes_suspected = self._gauge("resurge_nodes_suspected", "Nodes that do not answer and are not lost yet.")
         self.local_store = self._gauge("resurge_local_store_bytes", "Size of a node's local store.", "node")
         self.local_overflow = self._gauge("resurge_local_overflow_bytes", "Local state on disk beyond the store's limit.", "node")
         self.operator_cpu = self._gauge("resurge_operator_cpu_ratio", "CPU seconds per second of an operator.", "operator")
@@ -155,8 +155,8 @@ class PrometheusMetrics:
         self.nodes_lost.inc()
         self._nodes.discard(event.node)
         self.nodes.set(len(self._nodes))
-        self._silent.discard(event.node)
-        self.nodes_silent.set(len(self._silent))
+        self._suspected.discard(event.node)
+        self.nodes_suspected.set(len(self._suspected))
         self._forget_node(event.node)
 
     def _node_joined(self, event: events.NodeJoined) -> None:
@@ -164,13 +164,13 @@ class PrometheusMetrics:
         self._nodes.add(event.node)
         self.nodes.set(len(self._nodes))
 
-    def _node_silent(self, event: events.NodeSilent) -> None:
-        self._silent.add(event.node)
-        self.nodes_silent.set(len(self._silent))
+    def _node_suspected(self, event: events.NodeSuspected) -> None:
+        self._suspected.add(event.node)
+        self.nodes_suspected.set(len(self._suspected))
 
-    def _node_heard_again(self, event: events.NodeHeardAgain) -> None:
-        self._silent.discard(event.node)
-        self.nodes_silent.set(len(self._silent))
+    def _node_responded(self, event: events.NodeResponded) -> None:
+        self._suspected.discard(event.node)
+        self.nodes_suspected.set(len(self._suspected))
 
     def _local_store_measured(self, event: events.LocalStoreMeasured) -> None:
         for node, size_bytes in event.used_bytes.items():
@@ -251,8 +251,8 @@ _HANDLERS: dict[type, Callable[[PrometheusMetrics, Any], None]] = {
     events.CheckpointFinished: PrometheusMetrics._checkpoint_finished,
     events.NodeLost: PrometheusMetrics._node_lost,
     events.NodeJoined: PrometheusMetrics._node_joined,
-    events.NodeSilent: PrometheusMetrics._node_silent,
-    events.NodeHeardAgain: PrometheusMetrics._node_heard_again,
+    events.NodeSuspected: PrometheusMetrics._node_suspected,
+    events.NodeResponded: PrometheusMetrics._node_responded,
     events.LocalStoreMeasured: PrometheusMetrics._local_store_measured,
     events.LagMeasured: PrometheusMetrics._lag_measured,
     events.NodeNamed: PrometheusMetrics._node_named,

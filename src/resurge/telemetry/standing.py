@@ -8,11 +8,11 @@ from resurge.telemetry.events import (
     Event,
     JobStarted,
     LagMeasured,
-    NodeHeardAgain,
     NodeJoined,
     NodeLost,
     NodeNamed,
-    NodeSilent,
+    NodeResponded,
+    NodeSuspected,
     QueriesChanged,
 )
 
@@ -27,7 +27,7 @@ class Standing:
 
     nodes: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
-    silent: frozenset[str] = frozenset()
+    suspected: frozenset[str] = frozenset()
     down: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
     lag: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -56,11 +56,11 @@ def after(standing: Standing, event: Event) -> Standing:
     if isinstance(event, NodeJoined):
         return replace(standing, nodes=standing.nodes | {event.node})
     if isinstance(event, NodeLost):
-        return replace(standing, nodes=standing.nodes - {event.node}, silent=standing.silent - {event.node})
-    if isinstance(event, NodeSilent):
-        return replace(standing, silent=standing.silent | {event.node})
-    if isinstance(event, NodeHeardAgain):
-        return replace(standing, silent=standing.silent - {event.node})
+        return replace(standing, nodes=standing.nodes - {event.node}, suspected=standing.suspected - {event.node})
+    if isinstance(event, NodeSuspected):
+        return replace(standing, suspected=standing.suspected | {event.node})
+    if isinstance(event, NodeResponded):
+        return replace(standing, suspected=standing.suspected - {event.node})
     if isinstance(event, QueriesChanged):
         back = frozenset(query_of(partition) for partition in event.back)
         down = (standing.down | frozenset(event.down)) - frozenset(event.back)

@@ -100,10 +100,10 @@ def test_log_that_was_cut_at_its_beginning_is_shown_as_far_as_it_goes():
     assert shown["figures"]["epoch"] == 8
 
 
-def test_silent_driver_is_said_to_be_silent_only_while_the_clock_runs():
+def test_unresponsive_driver_is_said_to_be_so_only_while_the_clock_runs():
     """A log that ended long ago, without a word of the driver's end, is told as it stands."""
     job = folded(list(steady_run(5))[:-1])
-    assert now(job, START_S + 500, is_live=True)["driver"]["status"] == "silent"
+    assert now(job, START_S + 500, is_live=True)["driver"]["status"] == "unresponsive"
     assert now(job, START_S + 500, is_live=False)["driver"]["status"] == "running"
     assert now(folded(steady_run(5)), START_S + 500, is_live=True)["driver"]["status"] == "stopped"
 
@@ -217,12 +217,12 @@ def test_history_has_a_bounded_length_and_keeps_outages():
     assert found["columns"]["rows_per_s"][100] == pytest.approx(100)
 
 
-def test_silent_node_is_said_to_be_silent_until_it_answers_or_is_lost():
+def test_suspected_node_is_said_to_be_so_until_it_answers_or_is_lost():
     """Whoever wonders why an epoch takes long sees which node it waits for."""
-    told = [started(), epoch(1), events.NodeSilent(START_S + 2, "driver", 1.5, 10.0)]
-    assert now(folded(told))["nodes"]["silent_s"] == [1.5]
-    assert now(folded([*told, events.NodeHeardAgain(START_S + 3, "driver", 2.5)]))["nodes"]["silent_s"] == [None]
-    assert now(folded([*told, events.NodeLost(START_S + 3, "driver", 2, False)]))["nodes"]["silent_s"] == [None]
+    told = [started(), epoch(1), events.NodeSuspected(START_S + 2, "driver", 1.5, 10.0)]
+    assert now(folded(told))["nodes"]["unanswered_s"] == [1.5]
+    assert now(folded([*told, events.NodeResponded(START_S + 3, "driver", 2.5)]))["nodes"]["unanswered_s"] == [None]
+    assert now(folded([*told, events.NodeLost(START_S + 3, "driver", 2, False)]))["nodes"]["unanswered_s"] == [None]
 
 
 def test_every_event_is_folded_without_complaint():

@@ -28,7 +28,7 @@ def test_a_node_is_heard_when_it_answers() -> None:
 
 
 def test_a_question_that_cannot_be_delivered_is_no_answer() -> None:
-    """A node that is cut off refuses every question at once; it is as silent as one that hangs."""
+    """A node that is cut off refuses every question at once; it answers as little as one that hangs."""
     asked = pings(*["Future(Failure(java.net.ConnectException))"] * 5)
     assert [NODE in asked.heard([NODE]) for _ in range(4)] == [True, False, False, False]
 

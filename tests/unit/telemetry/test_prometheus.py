@@ -100,19 +100,19 @@ def test_a_failure_is_seen_and_its_end_too():
     assert value(found, "resurge_nodes") == 1
 
 
-def test_silent_nodes_and_local_stores_are_counted():
-    """A node that is lost is silent no more, and has no store."""
+def test_suspected_nodes_and_local_stores_are_counted():
+    """A node that is lost is suspected no more, and has no store."""
     told = [
         started(),
-        events.NodeSilent(START_S, "driver", 1.5, 10.0),
+        events.NodeSuspected(START_S, "driver", 1.5, 10.0),
         events.LocalStoreMeasured(START_S, "/dev/shm", None, {"driver": 40}, {"driver": 7}),
     ]
     found = scraped(*told)
-    assert value(found, "resurge_nodes_silent") == 1
+    assert value(found, "resurge_nodes_suspected") == 1
     assert value(found, "resurge_local_store_bytes", node="driver") == 40
     assert value(found, "resurge_local_overflow_bytes", node="driver") == 7
     found = scraped(*told, events.NodeLost(START_S + 1, "driver", 2, False))
-    assert value(found, "resurge_nodes_silent") == 0
+    assert value(found, "resurge_nodes_suspected") == 0
     assert found["resurge_local_store_bytes"].samples == []
 
 

@@ -8,11 +8,11 @@ from resurge.cli.live_view import RecentEvents, drawn, incident, plain_line
 from resurge.telemetry.events import (
     JobStarted,
     LagMeasured,
-    NodeHeardAgain,
     NodeJoined,
     NodeLost,
     NodeNamed,
-    NodeSilent,
+    NodeResponded,
+    NodeSuspected,
     QueriesChanged,
 )
 from tests.support.telemetry import START_S, epoch
@@ -60,13 +60,15 @@ def test_an_incident_names_the_node_that_the_user_killed():
 
 def test_who_is_waited_for_is_shown_until_it_answers():
     """A node that hangs holds up all that use it."""
-    silent = NodeSilent(START_S, "0", 2.0, 4.0)
-    assert incident(silent, view_of().standing) == "waiting for node-2 (executor 0): silent for 2 s, lost after 4 s"
-    waiting = view_of(silent)
+    suspected = NodeSuspected(START_S, "0", 2.0, 4.0)
+    assert (
+        incident(suspected, view_of().standing) == "waiting for node-2 (executor 0): no answer for 2 s, declared dead after 4 s"
+    )
+    waiting = view_of(suspected)
     assert "waiting for node-2 (executor 0)" in screen(waiting)
     line = plain_line(epoch(2), waiting.snapshot(START_S), waiting.standing)
     assert line is not None and line.endswith("waiting for node-2 (executor 0)")
-    assert not any("waiting" in line for line in screen(view_of(silent, NodeHeardAgain(START_S, "0", 2.5))))
+    assert not any("waiting" in line for line in screen(view_of(suspected, NodeResponded(START_S, "0", 2.5))))
 
 
 def test_queries_of_a_resumed_job_are_starting_until_they_are_back():

@@ -11,7 +11,7 @@ export function updateHeader(now) {
   get("job").textContent = driver.job || "Resurge";
   document.title = `${driver.job || "Resurge"}${figures.queries ? ` ${figures.queries_live}/${figures.queries}` : ""}`;
   const badge = get("driver");
-  const words = driver.status === "silent" ? `no news for ${seconds(driver.silent_s)}` : driver.status;
+  const words = driver.status === "unresponsive" ? `no news for ${seconds(driver.quiet_s)}` : driver.status;
   if (badge.textContent !== words) badge.textContent = words;
   badge.className = `badge ${driver.status.replaceAll(" ", "-")}`;
   badge.title = driver.reason || "";
@@ -58,13 +58,13 @@ export function updateNodes(now) {
     const tile = tiles.get(nodes.name[i]) ?? element("button", { type: "button", class: "node", "data-node": nodes.name[i], onclick: () => showNode(nodes.name[i]) },
       element("b", {}), element("div", { class: "meter" }, element("i", {})), element("span", {}));
     const share = nodes.capacity[i] ? nodes.used[i] / nodes.capacity[i] : null;
-    const silent = nodes.silent_s[i] !== null;
-    tile.className = nodes.is_up[i] ? (silent ? "node silent" : "node") : "node lost";
+    const suspected = nodes.unanswered_s[i] !== null;
+    tile.className = nodes.is_up[i] ? (suspected ? "node suspected" : "node") : "node lost";
     tile.children[0].textContent = nodes.label[i];
     const bar = tile.children[1].firstChild;
     bar.style.width = `${Math.min(100, (share ?? 0) * 100)}%`;
     bar.className = share > 1 ? "hot" : share > 0.8 ? "warm" : "";
-    tile.children[2].textContent = silent ? "does not answer" : nodes.is_up[i] ? `${percent(share)} · ${plural(nodes.partitions[i], "partition")}` : "lost";
+    tile.children[2].textContent = suspected ? "does not answer" : nodes.is_up[i] ? `${percent(share)} · ${plural(nodes.partitions[i], "partition")}` : "lost";
     tile.title = `${nodes.label[i]}: ${nodes.is_up[i] ? `${(nodes.used[i] ?? 0).toFixed(3)} of ${(nodes.capacity[i] ?? 0).toFixed(2)} CPU s/s, ${plural(nodes.operators[i], "operator")}` : "lost"}`;
     return tile;
   });

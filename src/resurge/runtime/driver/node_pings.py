@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 ANSWER_S = 600
-LOST = "the node has been silent for longer than is its habit"
+LOST = "the node did not answer within its time-out"
 
 
 class NodePings:

@@ -1,4 +1,4 @@
-"""Watches executors while jobs run: who has been silent for too long is lost, and who is waited for is told."""
+"""Watches the executors: reports the suspected ones, and has Spark remove those that are declared dead."""
 
 import contextlib
 import threading
@@ -7,28 +7,35 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from resurge.model.names import NodeId
-from resurge.protocols.failure_detector import Health, Patience, Pulse, Watch
+from resurge.protocols.failure_detector import FailureDetector, Health, NodeHealth, Timeouts
 from resurge.runtime.driver.node_pings import NodePings
-from resurge.telemetry.events import Event, NodeHeardAgain, NodeSilent, Warned
+from resurge.telemetry.events import Event, NodeResponded, NodeSuspected, Warned
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-LOOK_S = 0.25
-LOOK_PER_NODE_S = 0.002
+POLL_S = 0.25
+"""Several questions fit into the shortest time-out."""
+POLL_PER_NODE_S = 0.002
+"""A question costs the driver some tenths of a millisecond: with many nodes it asks less often."""
 KILL_S = 1.0
+"""Spark's master may not answer while its node is cut off."""
 
 
 class NodeWatch:
-    """A thread that asks nodes whether they are there, and has Spark drop those that are dead."""
+    """A thread that pings nodes and has Spark drop those that are declared dead."""
 
     def __init__(
-        self, context: "SparkContext", silence_s: float, nodes: Callable[[], Collection[NodeId]], tell: Callable[[Event], None]
+        self,
+        context: "SparkContext",
+        heartbeat_timeout_s: float,
+        nodes: Callable[[], Collection[NodeId]],
+        emit: Callable[[Event], None],
     ) -> None:
         self._context = context
-        self._silence_s = silence_s
+        self._heartbeat_timeout_s = heartbeat_timeout_s
         self._nodes = nodes
-        self._tell = tell
+        self._emit = emit
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="resurge-node-watch", daemon=True)
 
@@ -44,37 +51,37 @@ class NodeWatch:
 
     def _run(self) -> None:
         try:
-            self._watch(NodePings(self._context))
+            self._detect(NodePings(self._context))
         except Exception as error:
             # A session that ends takes its JVM from under this thread; anything else leaves hung nodes to Spark's own limit.
             if not self._ended.is_set() and self._context._jsc is not None:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                told = (
-                    f"nodes are not watched ({reason}); a node that hangs is lost after {self._silence_s:g} s without a heartbeat"
-                )
-                self._tell(Warned(time.time(), told))
+                limit = f"a node that hangs is declared dead after {self._heartbeat_timeout_s:g} s without a heartbeat"
+                self._emit(Warned(time.time(), f"nodes are not watched ({reason}); {limit}"))
 
-    def _watch(self, pings: NodePings) -> None:
-        watch = Watch()
+    def _detect(self, pings: NodePings) -> None:
+        detector = FailureDetector()
         while not self._ended.is_set():
             nodes = self._nodes()
-            look_s = max(LOOK_S, LOOK_PER_NODE_S * len(nodes))
-            patience = Patience(min(Patience.least_s, self._silence_s), self._silence_s, longest_look_s=2 * look_s)
-            before = Watch(patience, watch.pulses, watch.looked_s).watching(nodes)
-            watch = before.looked(pings.heard(nodes), time.monotonic())
-            self._tell_changes(before, watch)
-            for node in watch.of(Health.DEAD).keys() - before.of(Health.DEAD).keys():
+            poll_s = max(POLL_S, POLL_PER_NODE_S * len(nodes))
+            timeouts = Timeouts(
+                min(Timeouts.least_s, self._heartbeat_timeout_s), self._heartbeat_timeout_s, longest_poll_s=2 * poll_s
+            )
+            before = FailureDetector(timeouts, detector.nodes, detector.polled_s).watching(nodes)
+            detector = before.polled(pings.heard(nodes), time.monotonic())
+            self._emit_changes(before, detector)
+            for node in detector.of(Health.DEAD).keys() - before.of(Health.DEAD).keys():
                 self._drop(pings, node)
-            self._ended.wait(look_s)
+            self._ended.wait(poll_s)
 
-    def _tell_changes(self, before: Watch, after: Watch) -> None:
+    def _emit_changes(self, before: FailureDetector, after: FailureDetector) -> None:
         now = time.time()
-        for node, pulse in after.pulses.items():
-            known = before.pulses[node]
-            if pulse.health is Health.SUSPECTED and known.health is Health.HEALTHY:
-                self._tell(NodeSilent(now, node, pulse.silence_s, _allowed_s(after, pulse)))
-            elif pulse.health is Health.HEALTHY and known.health is Health.SUSPECTED:
-                self._tell(NodeHeardAgain(now, node, known.silence_s))
+        for node, known in after.nodes.items():
+            was = before.nodes[node]
+            if known.health is Health.SUSPECTED and was.health is Health.HEALTHY:
+                self._emit(NodeSuspected(now, node, known.unanswered_s, _timeout_s(after, known)))
+            elif known.health is Health.HEALTHY and was.health is Health.SUSPECTED:
+                self._emit(NodeResponded(now, node, was.unanswered_s))
 
     def _drop(self, pings: NodePings, node: NodeId) -> None:
         """Kill first, as Spark does: it does not know how to kill an executor that it has removed. But do not wait for long."""
@@ -89,5 +96,5 @@ class NodeWatch:
         pings.remove(node)
 
 
-def _allowed_s(watch: Watch, pulse: Pulse) -> float:
-    return watch.patience.allowed_s(pulse.usual_s)
+def _timeout_s(detector: FailureDetector, known: NodeHealth) -> float:
+    return detector.timeouts.timeout_s(known.usual_s)

@@ -19,11 +19,11 @@ AUTHENTICATE = "spark.authenticate"
 AUTHENTICATE_SECRET = "spark.authenticate.secret"
 LEAST_SHARED_MEMORY_BYTES = 1 << 30
 # Long enough for a small machine on which starting nodes take all cores.
-SILENCE_S = 20.0
-LEAST_SILENCE_S = 1.0
-HEARTBEATS_IN_SILENCE = 10
+HEARTBEAT_TIMEOUT_S = 20.0
+LEAST_HEARTBEAT_TIMEOUT_S = 1.0
+HEARTBEATS_IN_TIMEOUT = 10
 LONGEST_HEARTBEAT_S = 10.0
-DRIVER_SILENCE_S = 600.0
+DRIVER_QUIET_AFTER_S = 600.0
 
 
 def is_on_this_machine(master: str) -> bool:
@@ -73,33 +73,33 @@ def _start_jvm(settings: dict[str, str]) -> None:
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(open_to_all.items())))
 
 
-def silence_settings(silence_s: float = SILENCE_S) -> dict[str, str]:
+def heartbeat_settings(heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S) -> dict[str, str]:
     """Spark settings by which an executor that hangs, or is cut off, is lost after so many seconds without a heartbeat.
 
-    A killed process closes its connections and is seen at once; only silence tells of a hung one. Spark would take its network
-    time-out for the length of silence too. That one also bounds calls and shuffles, which are slow on a busy machine, so it stays.
+    A killed process closes its connections and is seen at once; a hung one only misses heartbeats. Spark would use
+    its network time-out for them too. That one also bounds calls and shuffles, which are slow on a busy machine, so it stays.
 
-    >>> silence_settings(20)["spark.storage.blockManagerHeartbeatTimeoutMs"]
+    >>> heartbeat_settings(20)["spark.storage.blockManagerHeartbeatTimeoutMs"]
     '20000ms'
     """
-    heartbeat_s = min(checked_silence(silence_s) / HEARTBEATS_IN_SILENCE, LONGEST_HEARTBEAT_S)
+    heartbeat_s = min(checked_heartbeat_timeout(heartbeat_timeout_s) / HEARTBEATS_IN_TIMEOUT, LONGEST_HEARTBEAT_S)
     return {
         "spark.executor.heartbeatInterval": _milliseconds(heartbeat_s),
-        "spark.storage.blockManagerHeartbeatTimeoutMs": _milliseconds(silence_s),
+        "spark.storage.blockManagerHeartbeatTimeoutMs": _milliseconds(heartbeat_timeout_s),
         "spark.network.timeoutInterval": _milliseconds(heartbeat_s),
         # Executors end themselves after so many heartbeats without answer; a driver that pauses must not lose them all the sooner.
-        "spark.executor.heartbeat.maxFailures": str(round(DRIVER_SILENCE_S / heartbeat_s)),
+        "spark.executor.heartbeat.maxFailures": str(round(DRIVER_QUIET_AFTER_S / heartbeat_s)),
     }
 
 
-def checked_silence(silence_s: float) -> float:
-    """The length of silence after which a node is lost, if heartbeats can be that frequent."""
-    if not LEAST_SILENCE_S <= silence_s < float("inf"):
+def checked_heartbeat_timeout(heartbeat_timeout_s: float) -> float:
+    """The heartbeat time-out, if heartbeats can be frequent enough for it."""
+    if not LEAST_HEARTBEAT_TIMEOUT_S <= heartbeat_timeout_s < float("inf"):
         raise JobError(
-            f"a node is taken for lost after {silence_s} s of silence; expected at least {LEAST_SILENCE_S:g}, or "
-            "healthy nodes would be lost too"
+            f"the heartbeat time-out is {heartbeat_timeout_s} s; expected at least {LEAST_HEARTBEAT_TIMEOUT_S:g}, or "
+            "healthy nodes would be declared dead too"
         )
-    return silence_s
+    return heartbeat_timeout_s
 
 
 def _milliseconds(seconds: float) -> str:
@@ -126,7 +126,7 @@ def _settings(master: str) -> dict[str, str]:
         settings[JAVA_OPTIONS] = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xmn512m"
         settings["spark.driver.memory"] = "2g"
     else:
-        settings |= silence_settings() | required_settings(master)
+        settings |= heartbeat_settings() | required_settings(master)
     if is_on_this_machine(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings

@@ -133,10 +133,10 @@ class SparkRunner:
         self._code = {job: (self.context.broadcast(packed(code)), code.program.levels)}
         self._wait_until_warm()
         if self.is_concurrent and self._watch is None:
-            self._watch = NodeWatch(self.context, self._silence_s(), self._watched, self._tell)
+            self._watch = NodeWatch(self.context, self._heartbeat_timeout_s(), self._watched, self._tell)
             self._watch.start()
 
-    def _silence_s(self) -> float:
+    def _heartbeat_timeout_s(self) -> float:
         """After how many seconds without a heartbeat Spark itself gives an executor up."""
         return seconds(str(self.context.getConf().get("spark.storage.blockManagerHeartbeatTimeoutMs", "120s")))
 

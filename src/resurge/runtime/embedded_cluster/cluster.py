@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resurge.errors import ClusterError
-from resurge.runtime.driver.session import SILENCE_S, checked_silence
+from resurge.runtime.driver.session import HEARTBEAT_TIMEOUT_S, checked_heartbeat_timeout
 from resurge.runtime.embedded_cluster import hosts, standalone
 from resurge.runtime.embedded_cluster.hosts import MASTER, HostNetwork
 from resurge.runtime.embedded_cluster.processes import (
@@ -57,7 +57,7 @@ class EmbeddedCluster:
     """A master and some nodes, all on 127.0.0.1; as a context manager, nothing of it is left running afterwards.
 
     An executor's working directory is `<folder>/<node>/<application>/<executor id>`; daemons log to `<folder>/<node>.log`.
-    Jobs take a node that hangs for lost after `silence_s` seconds; one that is killed is seen at once. With `has_hosts` each node
+    Jobs take a node that hangs for lost after `heartbeat_timeout_s` seconds; one that is killed is seen at once. With `has_hosts` each node
     has a network namespace of its own, with an address and a memory-backed folder that the others do not see, and its link
     can be cut and healed.
     """
@@ -70,7 +70,7 @@ class EmbeddedCluster:
         domains: Sequence[str] | None = None,
         cores_per_node: int = 1,
         memory: str = "700m",
-        silence_s: float = SILENCE_S,
+        heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
         folder: Path | str | None = None,
         has_hosts: bool = False,
     ) -> None:
@@ -78,7 +78,7 @@ class EmbeddedCluster:
         self._specs = node_specs(nodes, cpu_share, domains)
         self._cores_per_node = cores_per_node
         self._memory = checked_memory(memory, cores_per_node)
-        self._silence_s = checked_silence(silence_s)
+        self._heartbeat_timeout_s = checked_heartbeat_timeout(heartbeat_timeout_s)
         self._is_temporary = folder is None
         self.folder = Path(folder if folder is not None else tempfile.gettempdir()).absolute()
         self._guardian: Guardian | None = None
@@ -90,7 +90,13 @@ class EmbeddedCluster:
         state = read_state(Path(folder).absolute())
         if state is None or state.master.find() is None:
             raise ClusterError(f"no cluster runs in {folder}; start one with resurge cluster start, or name its folder")
-        return cls(0, cores_per_node=state.cores_per_node, memory=state.memory, silence_s=state.silence_s, folder=folder)
+        return cls(
+            0,
+            cores_per_node=state.cores_per_node,
+            memory=state.memory,
+            heartbeat_timeout_s=state.heartbeat_timeout_s,
+            folder=folder,
+        )
 
     def start(self, *, detached: bool = False) -> "EmbeddedCluster":
         """Start master and nodes; unless detached, they end with this process at the latest."""
@@ -127,7 +133,7 @@ class EmbeddedCluster:
     def settings(self) -> dict[str, str]:
         """Spark settings of a job on this cluster."""
         secret = self._state().secret
-        settings = standalone.cluster_settings(self._cores_per_node, self._memory, self._silence_s, secret)
+        settings = standalone.cluster_settings(self._cores_per_node, self._memory, self._heartbeat_timeout_s, secret)
         if self.network is not None:
             address = self.network.address(hosts.DRIVER)
             settings |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
@@ -180,7 +186,7 @@ class EmbeddedCluster:
             shutil.rmtree(self._local_folder(node.spec.name), ignore_errors=True)
 
     def pause(self, *names: str) -> None:
-        """SIGSTOP for every process of some nodes: they hang, silent, with their connections open and their files kept."""
+        """SIGSTOP for every process of some nodes: they hang, with their connections open and their files kept."""
         state = self._state()
         pause_all(*(_node_mark(state.mark, node.spec.name) for node in state.named(names)))
 
@@ -282,7 +288,9 @@ class EmbeddedCluster:
                 is_up = _answers(address, port, process)
             if is_up:
                 url, master = f"spark://{address}:{port}", ProcessId.of(process.pid)
-                state = ClusterState(mark, url, master, self._cores_per_node, self._memory, silence_s=self._silence_s)
+                state = ClusterState(
+                    mark, url, master, self._cores_per_node, self._memory, heartbeat_timeout_s=self._heartbeat_timeout_s
+                )
                 return msgspec.structs.replace(state, secret=secret, network=None if network is None else network.name)
         raise ClusterError(f"Spark's master did not start; {_last_line(self._log(MASTER))}")
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from resurge.errors import ClusterError
-from resurge.runtime.driver.session import AUTHENTICATE, AUTHENTICATE_SECRET, SILENCE_S, silence_settings
+from resurge.runtime.driver.session import AUTHENTICATE, AUTHENTICATE_SECRET, HEARTBEAT_TIMEOUT_S, heartbeat_settings
 from resurge.runtime.embedded_cluster.processes import MARK
 from resurge.runtime.embedded_cluster.state import NodeSpec
 
@@ -96,11 +96,11 @@ def node_environment(mark: str, secret: str, spec: NodeSpec, local_folder: Path,
 
 
 def cluster_settings(
-    cores_per_node: int = 1, memory: str = "700m", silence_s: float = SILENCE_S, secret: str = ""
+    cores_per_node: int = 1, memory: str = "700m", heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S, secret: str = ""
 ) -> dict[str, str]:
     """Spark settings of a job on an embedded cluster: one executor per node."""
     return {
-        **silence_settings(silence_s),
+        **heartbeat_settings(heartbeat_timeout_s),
         AUTHENTICATE: "true",
         AUTHENTICATE_SECRET: secret,
         "spark.executor.cores": str(cores_per_node),

@@ -10,7 +10,7 @@ import msgspec
 
 from resurge.errors import ClusterError
 from resurge.model.sizes import size_bytes
-from resurge.runtime.driver.session import SILENCE_S
+from resurge.runtime.driver.session import HEARTBEAT_TIMEOUT_S
 from resurge.runtime.embedded_cluster.processes import ProcessId
 
 STATE_FILE = "cluster.json"
@@ -56,7 +56,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     memory: str
     started: int = 0
     nodes: list[NodeRecord] = []
-    silence_s: float = SILENCE_S
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
     network: str | None = None
     secret: str = ""
 

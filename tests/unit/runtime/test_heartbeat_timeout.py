@@ -1,4 +1,4 @@
-"""How long a node may be silent, and what becomes of one that was lost and is there again: without Spark."""
+"""The heartbeat time-out, and what becomes of one that was lost and is there again: without Spark."""
 
 import threading
 
@@ -6,7 +6,7 @@ import pytest
 
 from resurge.errors import JobError
 from resurge.model.names import NodeId
-from resurge.runtime.driver.session import _settings, silence_settings
+from resurge.runtime.driver.session import _settings, heartbeat_settings
 from resurge.runtime.driver.warming import Warming
 from resurge.runtime.embedded_cluster.standalone import cluster_settings
 from tests.support.processes import wait_until
@@ -15,27 +15,27 @@ NODE = NodeId("7")
 OTHER = NodeId("8")
 
 
-@pytest.mark.parametrize(("silence_s", "heartbeat"), [(1.0, "100ms"), (20, "2000ms"), (600.0, "10000ms")])
-def test_several_heartbeats_must_be_missing(silence_s: float, heartbeat: str) -> None:
+@pytest.mark.parametrize(("heartbeat_timeout_s", "heartbeat"), [(1.0, "100ms"), (20, "2000ms"), (600.0, "10000ms")])
+def test_several_heartbeats_must_be_missing(heartbeat_timeout_s: float, heartbeat: str) -> None:
     """One that is late does not cost a node; the check is as frequent as the heartbeat."""
-    settings = silence_settings(silence_s)
+    settings = heartbeat_settings(heartbeat_timeout_s)
     assert settings["spark.executor.heartbeatInterval"] == settings["spark.network.timeoutInterval"] == heartbeat
-    assert settings["spark.storage.blockManagerHeartbeatTimeoutMs"] == f"{silence_s * 1000:.0f}ms"
+    assert settings["spark.storage.blockManagerHeartbeatTimeoutMs"] == f"{heartbeat_timeout_s * 1000:.0f}ms"
 
 
-@pytest.mark.parametrize("silence_s", [0, -1, 0.5, float("inf"), float("nan")])
-def test_a_silence_in_which_no_heartbeat_fits_is_refused(silence_s: float) -> None:
+@pytest.mark.parametrize("heartbeat_timeout_s", [0, -1, 0.5, float("inf"), float("nan")])
+def test_a_time_out_in_which_no_heartbeat_fits_is_refused(heartbeat_timeout_s: float) -> None:
     """The error says what was expected and what came."""
     with pytest.raises(JobError, match="expected at least 1"):
-        silence_settings(silence_s)
+        heartbeat_settings(heartbeat_timeout_s)
 
 
-def test_sessions_on_any_cluster_watch_for_silence_and_keep_the_network_time_out() -> None:
+def test_sessions_on_any_cluster_have_a_heartbeat_time_out_and_keep_the_network_time_out() -> None:
     """A session in one process has nobody to watch."""
-    for settings in (_settings("spark://far:7077"), _settings("yarn"), cluster_settings(silence_s=20)):
-        assert settings.items() >= silence_settings(20).items()
+    for settings in (_settings("spark://far:7077"), _settings("yarn"), cluster_settings(heartbeat_timeout_s=20)):
+        assert settings.items() >= heartbeat_settings(20).items()
         assert not {"spark.network.timeout", "spark.rpc.askTimeout"} & settings.keys()
-    assert not _settings("local[*]").keys() & silence_settings().keys()
+    assert not _settings("local[*]").keys() & heartbeat_settings().keys()
 
 
 def test_a_node_that_was_lost_and_is_there_again_is_cold() -> None:

@@ -6,11 +6,15 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
+from resurge.api.builder import TopologyBuilder
 from resurge.connectors.contracts import ReadLimit
 from resurge.connectors.kafka.source import kafka
 from resurge.connectors.reading import latest_offset
 from resurge.errors import BadRowError, SourceError
+from resurge.operators.aggregates import count as count_rows
+from resurge.telemetry.events import LagMeasured
 from tests.support import kafka as broker
+from tests.support.engines import Bench, finish
 from tests.unit.connectors.conftest import Epochs, MemoryLog
 
 SCHEMA = pl.Schema({"at": pl.Datetime("us"), "who": pl.String, "n": pl.Int64})
@@ -178,3 +182,17 @@ def test_a_broker_that_stays_away_is_told_of():
     source = kafka("anything", "127.0.0.1:1", SCHEMA, patience_s=1)
     with pytest.raises(SourceError, match=r"Kafka at 127.0.0.1:1 could not describe topic 'anything'.*run the job again"):
         source.reader(MemoryLog()).initialOffset()
+
+
+def test_lag_of_every_partition_is_told_while_a_job_runs(kafka_servers, unique, tmp_path):
+    """At first what waits, in the end that nothing does; also of a partition that has nothing."""
+    broker.create(kafka_servers, unique, 3)
+    for partition, count in ((0, 40), (1, 20)):
+        broker.send(kafka_servers, unique, rows(count), (partition,))
+    job, bench = TopologyBuilder("lag", key_groups=2), Bench(tmp_path)
+    stream = job.source("orders", kafka(unique, kafka_servers, SCHEMA, max_rows_per_epoch=15), event_time="at")
+    stream.aggregate("totals", key="who", n=count_rows()).query("totals", sink=bench.sink)
+    finish(bench.engine(job.build(), back_pressure=False), drain=False)
+    told = [event.sources["orders"] for event in bench.events if isinstance(event, LagMeasured)]
+    assert told[0] == {"0": 30, "1": 15, "2": 0}
+    assert told[-1] == {"0": 0, "1": 0, "2": 0}

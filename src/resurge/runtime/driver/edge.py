@@ -237,6 +237,8 @@ class Edge:
         if job.live_epoch is None:
             return None
         ends = {name: end for name, (_, end) in self.ledger.planned[job.live_epoch].offsets.items()}
+        if (lag := self.sources.lag_by_partition(self.reached | ends, clock_s())) is not None:
+            self.telemetry.write(lag)
         return self.sources.lag_rows(self.reached | ends)
 
     def _adopt(self, attempt: Attempt) -> None:

@@ -17,6 +17,9 @@ from resurge.storage import paths
 from resurge.storage.durable import DurableStore
 from resurge.storage.journal import EpochPlanned
 from resurge.storage.skips import read_skips
+from resurge.telemetry.events import LagMeasured
+
+LAG_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Sources:
             if isinstance(operator, SourceOperator):
                 self.readers[operator.name] = _reader(operator, StoredSourceLog(store, operator.name))
         self.demands: dict[str, int | None] = dict.fromkeys(self.readers)
+        self._lag: LagMeasured | None = None
         self.is_capped = False
 
     def begin(self, runner: Runner) -> None:
@@ -120,15 +124,21 @@ class Sources:
             total += waiting
         return total
 
-    def lag_by_partition(self, reached: dict[str, Offset]) -> dict[str, dict[str, int]]:
-        """How many rows wait in each partition of the sources that know their partitions."""
-        found = {}
+    def lag_by_partition(self, reached: dict[str, Offset], now_s: float) -> LagMeasured | None:
+        """How many rows wait in each partition of the sources that know their partitions; None if it was told a moment ago."""
+        found: dict[str, dict[str, int]] = {}
         for name, reader in self.readers.items():
             newest = self._told(name, reader.newest_offset, reached[name])
             waiting = {} if newest is None else self._told(name, reader.lag_by_partition, reached[name], newest)
             if waiting:
                 found[name] = waiting
-        return found
+        before = self._lag
+        # The last rows of a burst are told at once: there may be no later epoch to tell of them.
+        is_due = before is None or now_s - before.at_s >= LAG_EVERY_S or not _waiting(found)
+        if not found or not is_due or (before is not None and before.sources == found):
+            return None
+        self._lag = LagMeasured(now_s, found)
+        return self._lag
 
     def commit(self, reached: dict[str, Offset]) -> None:
         """Tell the sources what will never be read again."""
@@ -161,3 +171,7 @@ def _reader(operator: SourceOperator, log: StoredSourceLog) -> SourceReader:
             "or wrap a PySpark reader in PythonSource"
         )
     return reader
+
+
+def _waiting(lag: dict[str, dict[str, int]]) -> int:
+    return sum(sum(partitions.values()) for partitions in lag.values())

@@ -117,13 +117,14 @@ def main() -> None:
     parser.add_argument("--connectors", default=",".join(CONNECTORS))
     parser.add_argument("--out", type=Path, default=Path("out/connector-crashes.json"))
     given = parser.parse_args()
-    results = {}
+    results: dict[str, Any] = {}
+    command = shlex.join(["python", "-m", "tests.support.connector_crashes", *sys.argv[1:]])
     for connector in given.connectors.split(","):
         with tempfile.TemporaryDirectory(prefix="resurge-crashes-") as folder:
             results[connector] = CrashRun(Path(folder), connector, given.kills, given.seed).run()
         print(connector, results[connector], flush=True)
-    command = shlex.join(["python", "-m", "tests.support.connector_crashes", *sys.argv[1:]])
-    keep({"command": command, "seed": given.seed, "results": results}, given.out)
+        # After each: a run takes an hour.
+        keep({"command": command, "seed": given.seed, "results": results}, given.out)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import random
 import duckdb
 import pytest
 
-from resurge.benchmarks import state
+from resurge.benchmarks import driver, state
 from resurge.benchmarks.growth import ratios
 from resurge.benchmarks.latency import Batch, latencies_s
 from resurge.benchmarks.plain_program import updates
@@ -59,3 +59,10 @@ def test_the_plain_program_counts_what_duckdb_counts(queries, tmp_path):
             f"select tag, start, count(*) from hits where s < start + {size} group by tag, start"
         ).fetchall()
         assert found[query] == {(tag, start): n for tag, start, n in rows}
+
+
+def test_the_driver_is_measured_without_tasks():
+    """Every setting has a figure, and the driver's work is real: it commits and checkpoints."""
+    found = driver.measure([20], [4], lambda message: None)
+    assert [(row["partitions"], row["slots"]) for row in found["results"]] == [(20, 4)]
+    assert found["results"][0]["driver_ms"] > 0

@@ -188,6 +188,29 @@ def slots(
 
 
 @app.command()
+def driver(
+    partitions: Annotated[str, typer.Option(help="Numbers of partitions, separated by commas.")] = "100,1000,10000",
+    slots: Annotated[str, typer.Option(help="Numbers of slots, separated by commas.")] = "4,64,256",
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """The driver's own time per steady epoch, without Spark."""
+    from resurge.benchmarks.driver import measure
+
+    with telling(Console(stderr=True, quiet=as_json), "running") as tell:
+        result = measure(_whole_numbers(partitions), _whole_numbers(slots), tell)
+    _kept("driver", result, out, as_json)
+    if as_json:
+        return
+    table = Table(title="the driver's own milliseconds per epoch")
+    for column in ("partitions", "slots", "ms"):
+        table.add_column(column, justify="right")
+    for row in result["results"]:
+        table.add_row(f"{row['partitions']:,}", str(row["slots"]), f"{row['driver_ms']:.1f}")
+    Console().print(table)
+
+
+@app.command()
 def connectors(
     rows: Annotated[int, typer.Option(min=100_000, help="Rows in the topic and in the files.")] = 4_000_000,
     rows_per_epoch: Annotated[int, typer.Option(min=10_000, help="Rows in one epoch.")] = 200_000,

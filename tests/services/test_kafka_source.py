@@ -180,7 +180,9 @@ def test_a_topic_that_was_made_again_is_refused(kafka_servers, unique):
 def test_a_broker_that_stays_away_is_told_of():
     """Patience ends with what to do, not with a hang."""
     source = kafka("anything", "127.0.0.1:1", SCHEMA, patience_s=1)
-    with pytest.raises(SourceError, match=r"Kafka at 127.0.0.1:1 could not describe topic 'anything'.*run the job again"):
+    with pytest.raises(
+        SourceError, match=r"Kafka at 127.0.0.1:1 could not describe topic 'anything'.*run the same command again"
+    ):
         source.reader(MemoryLog()).initialOffset()
 
 

@@ -133,7 +133,7 @@ def story(tmp_path_factory) -> Iterator[Story]:
 
 
 def test_interrupt_ends_in_order_and_says_how_to_resume(story):
-    """Exit code 0: the epoch in hand was finished and a checkpoint made."""
+    """Exit code 0: the current epoch was finished and a checkpoint made."""
     assert story.interrupted.code == 0, story.interrupted.output
     assert "stopping after this epoch" in story.interrupted.output
     last = re.search(r"stopped after epoch (\d+); resume with: (.*)", story.interrupted.output)

@@ -145,7 +145,7 @@ class RunningJob:
         return self.status()
 
     def stop(self, timeout_s: float | None = None) -> JobStatus:
-        """Finish the epoch in hand, make a checkpoint and end; a job that failed before raises its error."""
+        """Finish the current epoch, make a checkpoint and end; a job that failed before raises its error."""
         self._engine.stop()
         return self.wait(timeout_s)
 

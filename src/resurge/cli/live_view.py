@@ -116,7 +116,7 @@ class PlainView:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def on_stop_asked(self) -> None:
-        """Say that the epoch in hand is finished first."""
+        """Say that the current epoch is finished first."""
         # Not the console: a signal may arrive while it is printing.
         os.write(2, b"stopping after this epoch; again to stop at once\n")
 
@@ -145,7 +145,7 @@ class TerminalView:
             self._console.print(line, style="yellow", highlight=False, markup=False)
 
     def on_stop_asked(self) -> None:
-        """Say that the epoch in hand is finished first."""
+        """Say that the current epoch is finished first."""
         self._is_stopping = True
 
     def _render(self) -> Group:
@@ -222,7 +222,7 @@ def drawn(now: Snapshot, is_stopping: bool = False, standing: Standing | None = 
         shown.append(Text(" | ".join(losses), style="yellow"))
     if now.queries:
         shown += [Text(), query_table(now, standing=standing)]
-    hint = "stopping after this epoch; Ctrl-C again to stop at once" if is_stopping else "Ctrl-C stops after the epoch in hand"
+    hint = "stopping after this epoch; Ctrl-C again to stop at once" if is_stopping else "Ctrl-C stops after the current epoch"
     return Group(*shown, Text(hint, style="yellow" if is_stopping else "dim"))
 
 

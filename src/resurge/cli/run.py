@@ -36,7 +36,7 @@ HELP = (
     "Run the topology that a Python file describes.\n\n"
     'TARGET is FILE.py, or FILE.py:NAME if the topology is not called "topology". The value of that name is a Topology or a '
     "TopologyBuilder. The file is the same on a laptop and on a cluster.\n\n"
-    "Ctrl-C (or SIGTERM) finishes the epoch in hand, makes a checkpoint and exits with 0; a second one stops at once. Either "
+    "Ctrl-C (or SIGTERM) finishes the current epoch, makes a checkpoint and exits with 0; a second one stops at once. Either "
     "way, and after a crash too, the same command with the same --checkpoint goes on where the job was: no row is lost, none is "
     "shown twice.\n\n"
     """\b
@@ -200,7 +200,7 @@ def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog
             return drive(Engine(topology, runner, where.options, telemetry), where.limits, open_view(console))
     except KeyboardInterrupt:
         url = str(where.options.checkpoint_url)
-        told = f"the epoch in hand is run again when the job at {redacted(url)} is resumed" if where.log is not None else NOT_KEPT
+        told = f"the current epoch is run again when the job at {redacted(url)} is resumed" if where.log is not None else NOT_KEPT
         console.print(f"stopped at once: {told}", highlight=False, soft_wrap=True)
         if where.log is None:
             shutil.rmtree(url, ignore_errors=True)
@@ -223,7 +223,7 @@ def drive(engine: "Engine", limits: Limits, view: "View") -> bool:
 
 @contextmanager
 def stopped_by_signals(engine: "Engine", view: "View") -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM lets the epoch in hand finish, the second does not."""
+    """The first Ctrl-C or SIGTERM lets the current epoch finish, the second does not."""
 
     def ask_to_stop(number: int, frame: FrameType | None) -> None:
         if engine.stopping.is_set():

@@ -75,7 +75,7 @@ class CallbackSink(Sink):
         except Exception as error:
             raise SinkError(
                 f"the callback of query {query!r} failed for epoch {epoch}: {type(error).__name__}: {error}; "
-                f"the epoch will be given again: correct the callback and run the job again{user_traceback(error)}"
+                f"the epoch will be given again: correct the callback and run the same command again{user_traceback(error)}"
             ) from error
         for part in parts:
             self._last_epochs[query, part.part] = epoch

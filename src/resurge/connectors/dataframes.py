@@ -184,7 +184,9 @@ class DataFrameReader(SourceReader):
             raise SourceError("a DataFrame source was asked for its newest input before start(spark, folder) was called")
         failure = self._query.exception()
         if failure is not None or not self._query.isActive:
-            raise SourceError(f"the streaming DataFrame's query has stopped: {failure}; correct its cause and run the job again")
+            raise SourceError(
+                f"the streaming DataFrame's query has stopped: {failure}; fix its cause and run the same command again"
+            )
 
     def _logged_after(self, first: int) -> list[int]:
         """The logged batches that follow one another after `first`."""

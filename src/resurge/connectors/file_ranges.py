@@ -85,7 +85,7 @@ def check_unchanged(part: FileRange) -> None:
 
 
 _WAYS_ON = (
-    "run the job again, and it is taken as it is now if no row of it was committed; else put the old file back, or give up what "
+    "run the same command again, and it is taken as it is now if no row of it was committed; else put the old file back, or give up what "
     "was not read of it with `resurge skip`, and give new data a new name"
 )
 

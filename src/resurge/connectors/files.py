@@ -236,7 +236,7 @@ class FileReader(SourceReader):
         except ResurgeError:
             raise
         except OSError as error:
-            raise SourceError(f"{part.path} cannot be read: {error}; make it readable and run the job again") from error
+            raise SourceError(f"{part.path} cannot be read: {error}; make it readable and run the same command again") from error
 
     def _next_ranges(self, listed: Sequence[FoundFile], limit: ReadLimit) -> list[FileRange]:
         """The rows that come next, within the limits; a file's rest comes before any new file."""

@@ -75,7 +75,7 @@ def _read_remote(part: FileRange, rows: int, columns: list[str]) -> pl.DataFrame
 
 def _unreadable(path: str, error: Exception) -> SourceError:
     if isinstance(error, OSError):
-        return SourceError(f"{path} cannot be read: {error}; make it readable and run the job again")
+        return SourceError(f"{path} cannot be read: {error}; make it readable and run the same command again")
     return BadFileError(
         f"{path} cannot be read as Parquet ({error}); expected a complete file, written under a name ending in .tmp until it is"
     )

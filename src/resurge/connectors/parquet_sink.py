@@ -190,7 +190,9 @@ def _clear_errors(action: str) -> Iterator[None]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "the disk is full: make room" if full else "make the folder writable"
-        raise SinkError(f"could not {action}: {error}; nothing of it is visible; {remedy} and run the job again") from error
+        raise SinkError(
+            f"could not {action}: {error}; nothing of it is visible; {remedy} and run the same command again"
+        ) from error
 
 
 class _LocalFolder:

@@ -132,5 +132,5 @@ def source_error(reader: Any, action: str, error: Exception) -> SourceError:
     """A third-party reader's failure, with the source and the split named."""
     return SourceError(
         f"source {reader_name(reader)} could not {action}: {type(error).__name__}: {error}; "
-        f"the epoch was not committed: when the cause is gone, run the job again{user_traceback(error)}"
+        f"the epoch was not committed: fix the cause and run the same command again{user_traceback(error)}"
     )

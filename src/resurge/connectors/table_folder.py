@@ -28,7 +28,7 @@ class TableFolder:
                 os.fsync(file.fileno())
         except OSError as error:
             raise SinkError(
-                f"could not write {self.path}/{name}: {error}; make room or make the folder writable, and run the job again"
+                f"could not write {self.path}/{name}: {error}; make room or make the folder writable, and run the same command again"
             ) from error
 
     def size_bytes(self, name: str) -> int | None:

@@ -29,7 +29,7 @@ MOST_MOVES = 1000
 def handle(state: JobState, event: Input, now_s: float) -> tuple[JobState, tuple[Command, ...]]:
     """Absorb one fact, then do everything that can be done now; what must be done outside is returned as commands."""
     if isinstance(event, Requested) and state.failure is not None:
-        # Whoever wishes something after a failure has mended its cause, and wants it to be tried again.
+        # Whoever wishes something after a failure has fixed its cause: try again.
         turn = Turn.DUE if state.lane.turn is Turn.POLLING else state.lane.turn
         state = replace(state, failure=None, failures=0, lane=replace(state.lane, turn=turn))
     if state.failure is None:

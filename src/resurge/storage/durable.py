@@ -164,7 +164,7 @@ class DurableStore:
         except OSError as error:
             raise StorageError(
                 f"cannot {action} {self.path(name)}: {error.strerror or error}; nothing was changed: "
-                "make room or set its permissions right, then run the same command again to resume"
+                "make room or set its permissions right, then run the same command again"
             ) from error
 
 

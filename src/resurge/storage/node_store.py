@@ -128,7 +128,7 @@ class NodeStore:
 def _refused(path: Path, error: OSError) -> StorageError:
     return StorageError(
         f"cannot write {path}: {error.strerror}; make room in the node's local store, or give it another place with "
-        "--local-store, and run again to resume"
+        "--local-store, and run the same command again"
     )
 
 

@@ -1,4 +1,4 @@
-"""Everything that can be wrong around a job: each time a clear error, nothing lost, and the job goes on when it is mended."""
+"""Everything that can be wrong around a job: each time a clear error, nothing lost, and the job goes on when it is fixed."""
 
 import errno
 import os
@@ -130,17 +130,17 @@ def test_a_malformed_row_fails_the_job_with_file_line_and_row_named(bench: Bench
     assert bench.shown()["totals"].height == 2, "a second try shows nothing more"
 
 
-def test_a_job_that_failed_on_a_malformed_row_goes_on_when_the_row_is_mended_in_place(bench: Bench, tmp_path: Path) -> None:
-    """A mended file of the same length is read again, and the output is that of a job that never failed."""
-    mended = "at,who,amount\n2024-01-01 00:00:03,a,3\n2024-01-01 00:00:04,b,0004\n2024-01-01 00:00:05,c,7\n"
-    broken = mended.replace("0004", "many")
+def test_a_job_that_failed_on_a_malformed_row_goes_on_when_the_row_is_fixed_in_place(bench: Bench, tmp_path: Path) -> None:
+    """A fixed file of the same length is read again, and the output is that of a job that never failed."""
+    fixed = "at,who,amount\n2024-01-01 00:00:03,a,3\n2024-01-01 00:00:04,b,0004\n2024-01-01 00:00:05,c,7\n"
+    broken = fixed.replace("0004", "many")
     write_csv(bench.folder, GOOD, broken)
     with pytest.raises(BadRowError):
         finish(bench.engine(csv_job(bench, "fail")))
-    write_csv(bench.folder, GOOD, mended)
+    write_csv(bench.folder, GOOD, fixed)
     finish(bench.engine(csv_job(bench, "fail")))
     other = Bench(tmp_path / "other")
-    write_csv(other.folder, GOOD, mended)
+    write_csv(other.folder, GOOD, fixed)
     finish(other.engine(csv_job(other, "fail")))
     assert_same_output(bench.shown(), other.shown())
 
@@ -171,14 +171,14 @@ def test_a_row_without_event_time_fails_the_job_with_the_row_named(bench: Bench)
 
 
 class BrokenReader(ScriptedReader):
-    """Reads until something breaks: `at` says in which call and epoch, until a file says that it is mended."""
+    """Reads until something breaks: `at` says in which call and epoch, until a file says that it is fixed."""
 
-    def __init__(self, epochs, broken: str, mended: Path) -> None:
+    def __init__(self, epochs, broken: str, fixed: Path) -> None:
         super().__init__(epochs)
-        self.broken, self.mended = broken, mended
+        self.broken, self.fixed = broken, fixed
 
     def _break(self, call: str, epoch: int) -> None:
-        if call == self.broken and epoch == 3 and not self.mended.exists():
+        if call == self.broken and epoch == 3 and not self.fixed.exists():
             raise ConnectionError("the broker is away")
 
     def latest_offset(self, start, limit):
@@ -199,42 +199,42 @@ class BrokenReader(ScriptedReader):
 class BrokenSource(ScriptedSource):
     """A scripted source with a reader that breaks."""
 
-    def breaking(self, call: str, mended: Path) -> "BrokenSource":
-        object.__setattr__(self, "trouble", (call, mended))
+    def breaking(self, call: str, fixed: Path) -> "BrokenSource":
+        object.__setattr__(self, "trouble", (call, fixed))
         return self
 
     def reader(self, log):
         return BrokenReader(self.epochs, *self.trouble)  # type: ignore[attr-defined]
 
 
-def broken_source(call: str, mended: Path) -> BrokenSource:
+def broken_source(call: str, fixed: Path) -> BrokenSource:
     made = scripted(script())
-    return BrokenSource(made.epochs, made.columns).breaking(call, mended)
+    return BrokenSource(made.epochs, made.columns).breaking(call, fixed)
 
 
 @pytest.mark.parametrize("call", ["latest_offset", "partitions", "read"])
 def test_a_source_that_raises_midway_loses_nothing(call: str, bench: Bench, undisturbed: dict[str, pl.DataFrame]) -> None:
-    """The epoch is not committed; when the source is mended, the next run goes on with the same output."""
-    mended = bench.folder / "mended"
+    """The epoch is not committed; when the source is fixed, the next run goes on with the same output."""
+    fixed = bench.folder / "fixed"
     with pytest.raises(SourceError, match=r"ConnectionError: the broker is away.*run"):
-        finish(bench.engine(topology(bench.sink, broken_source(call, mended))))
+        finish(bench.engine(topology(bench.sink, broken_source(call, fixed))))
     assert max(rows["epoch"].max() for rows in bench.shown().values()) == 3
     with pytest.raises(SourceError, match="the broker is away"):
-        finish(bench.engine(topology(bench.sink, broken_source(call, mended))))
-    mended.touch()
-    finish(bench.engine(topology(bench.sink, broken_source(call, mended))))
+        finish(bench.engine(topology(bench.sink, broken_source(call, fixed))))
+    fixed.touch()
+    finish(bench.engine(topology(bench.sink, broken_source(call, fixed))))
     assert_same_output(bench.shown(), undisturbed)
 
 
-def test_an_engine_goes_on_by_itself_once_the_source_is_mended(bench: Bench, undisturbed: dict[str, pl.DataFrame]) -> None:
+def test_an_engine_goes_on_by_itself_once_the_source_is_fixed(bench: Bench, undisturbed: dict[str, pl.DataFrame]) -> None:
     """A caller that catches the error may just call step again."""
-    mended = bench.folder / "mended"
-    with started(bench.engine(topology(bench.sink, broken_source("read", mended)))) as engine:
+    fixed = bench.folder / "fixed"
+    with started(bench.engine(topology(bench.sink, broken_source("read", fixed)))) as engine:
         with pytest.raises(SourceError):
             engine.run(until_idle=True)
         with pytest.raises(SourceError):
             engine.step()
-        mended.touch()
+        fixed.touch()
         engine.run(until_idle=True, drain=True)
     assert_same_output(bench.shown(), undisturbed)
 
@@ -270,7 +270,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("case", sorted(FUNCTIONS))
 def test_a_function_that_fails_is_named_with_its_epoch(case: str, bench: Bench, undisturbed: dict[str, pl.DataFrame]) -> None:
-    """The epochs before are shown; with the function mended the job goes on with the same output."""
+    """The epochs before are shown; with the function fixed the job goes on with the same output."""
     how, message = FUNCTIONS[case]
     broken = topology(bench.sink, function=failing_at(START + timedelta(seconds=8), how))
     with pytest.raises(JobError, match=message):
@@ -306,7 +306,7 @@ HANDLERS = {
 def test_a_keyed_function_that_fails_is_named_with_its_epoch(
     case: str, bench: Bench, undisturbed: dict[str, pl.DataFrame]
 ) -> None:
-    """Operator, key and epoch are in the message; with the function mended the job goes on with the same output."""
+    """Operator, key and epoch are in the message; with the function fixed the job goes on with the same output."""
     made, message = HANDLERS[case]
     with pytest.raises(JobError, match=f"{message}.*operator 'seen', epoch 3"):
         finish(bench.engine(topology(bench.sink, handler=handler_of(made))))
@@ -381,7 +381,7 @@ def test_a_disk_that_is_really_full_loses_nothing(tmp_path: Path) -> None:
     bench, kept = Bench(tmp_path / "small"), tmp_path / "kept"
     bench.folder.mkdir()
     with mounted(bench.store, "-t", "tmpfs", "-o", "size=256k", "tmpfs"):
-        with pytest.raises(StorageError, match=r"cannot write .*No space left on device.*make room.*to resume"):
+        with pytest.raises(StorageError, match=r"cannot write .*No space left on device.*make room.*run the same command again"):
             finish(bench.engine(topology(bench.sink, scripted(wide_script())), checkpoint_interval=1))
         subprocess.run(["cp", "-a", f"{bench.store}/.", str(kept)], check=True)
     subprocess.run(["cp", "-a", f"{kept}/.", str(bench.store)], check=True)

@@ -107,7 +107,7 @@ class DeltaSink(Sink):
                     "the job runs again"
                 ) from error
         raise SinkError(
-            f"the Delta table {self.path} had {MOST_CONFLICTS} conflicting commits in a row ({conflict}); run the job again"
+            f"the Delta table {self.path} had {MOST_CONFLICTS} conflicting commits in a row ({conflict}); run the same command again"
         ) from conflict
 
     def _commit(self, query: str, parts: Sequence[StagedPart]) -> None:

@@ -107,7 +107,7 @@ def patiently(
             if not is_passing(error) or clock() > deadline:
                 raise failure(
                     f"Kafka at {cluster.servers} could not {action}: {_text(error)}; nothing was lost: "
-                    "when the broker is back, run the job again"
+                    "when the broker is back, run the same command again"
                 ) from error
         time.sleep(RETRY_PAUSE_S)
 

@@ -107,7 +107,7 @@ def _read(topic: Topic, split: OffsetRange, used: OpenPartition) -> list[Any]:
             raise SourceError(
                 f"Kafka at {topic.cluster.servers} gave nothing of topic {topic.name!r} partition {split.partition} from offset "
                 f"{used.position} for {topic.cluster.patience_s:.0f} s, though it has rows up to {split.end}; the epoch was not "
-                "committed: when the broker is back, run the job again"
+                "committed: when the broker is back, run the same command again"
             )
     used.position = split.end
     return found
@@ -142,7 +142,7 @@ def _check_error(topic: Topic, split: OffsetRange, used: OpenPartition, message:
         raise lost_rows(topic.name, split.partition, used.position, first, newest)
     raise SourceError(
         f"topic {topic.name!r} partition {split.partition} could not be read at offset {used.position}: {error.str()}; "
-        "the epoch was not committed: when the cause is gone, run the job again"
+        "the epoch was not committed: fix the cause and run the same command again"
     )
 
 

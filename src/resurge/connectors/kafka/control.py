@@ -68,5 +68,5 @@ def _newest_value(consumer: Any, cluster: KafkaCluster, name: str, key: bytes, n
                 return found
     raise SinkError(
         f"Kafka at {cluster.servers} did not show the control topic {name!r} up to offset {newest} within "
-        f"{cluster.patience_s:.0f} s: it is away, or another writer has left a transaction open; run the job again later"
+        f"{cluster.patience_s:.0f} s: it is away, or another writer has left a transaction open; run the same command again later"
     )

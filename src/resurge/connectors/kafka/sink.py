@@ -148,7 +148,7 @@ class _Writer:
         if name in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
             raise SinkError(
                 f"another driver has taken over {self.name!r} at Kafka {self.cluster.servers}; this one must stop: "
-                "nothing of the epoch in hand was written by it"
+                "nothing of the current epoch was written by it"
             ) from error
         can_retry = is_passing(error) or getattr(code, "txn_requires_abort", bool)() or isinstance(error, BufferError)
         if late or not can_retry:

@@ -76,5 +76,5 @@ class Connection:
     def _failed(self, action: str, error: Exception) -> ResurgeError:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return self.failure(
-            f"{self.database} could not {action}: {said}; nothing was lost: correct the cause and run the job again"
+            f"{self.database} could not {action}: {said}; fix the cause and run the same command again; no data was lost"
         )

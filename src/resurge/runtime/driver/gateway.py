@@ -102,7 +102,7 @@ def _temporary_log() -> Path:
 def launching(log: Path | None) -> Iterator[dict[str, str]]:
     """Start a Java process that SIGTERM does not end before us, with its warnings and errors in a file; the settings for it.
 
-    Whoever stops a service sends SIGTERM to all of its processes. We finish the epoch in hand, for which Spark is needed; its
+    Whoever stops a service sends SIGTERM to all of its processes. We finish the current epoch, for which Spark is needed; its
     Java process ends when we do, because its standard input is closed. Without a file of its own, a temporary one is used.
     """
     from pyspark import SparkContext, java_gateway

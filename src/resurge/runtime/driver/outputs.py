@@ -80,7 +80,7 @@ def _told(query: str, action: str, function: Callable[..., None], *arguments: An
     except Exception as error:
         raise SinkError(
             f"the sink of query {query!r} could not {action}: {type(error).__name__}: {error}; what is committed is published "
-            f"by the next run: correct the cause and run the job again{user_traceback(error)}"
+            f"by the next run: fix the cause and run the same command again{user_traceback(error)}"
         ) from error
 
 

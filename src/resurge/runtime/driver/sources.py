@@ -158,7 +158,7 @@ class Sources:
             raise
         except Exception as error:
             raise SourceError(
-                f"source {name!r} failed: {type(error).__name__}: {error}; nothing was lost: run again to resume when it is mended"
+                f"source {name!r} failed: {type(error).__name__}: {error}; fix the source and run the same command again; no data was lost"
                 f"{user_traceback(error)}"
             ) from error
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,19 +64,19 @@ def test_summary_says_in_words_where_it_agrees():
     )
 
 
-def test_graphs_of_streaming_applications_need_no_more_than_exact():
-    """On generated operator graphs of the size that streaming applications have, `auto` finds the optimum."""
-    for seed in range(16):
-        names, edges = application_graph(seed)
-        problem = BackupProblem({name: 1 + index % 4 for index, name in enumerate(names)}, edges, 5)
-        assert ALGORITHMS["auto"](problem).cost == ALGORITHMS["exact"](problem).cost, f"seed {seed}"
-
-
-@pytest.mark.parametrize("collection", real("topologies/dspbench.json"), ids=lambda path: path.stem)
-def test_real_topologies_need_no_more_than_exact(collection: Path):
-    """On the operator graphs of 16 streaming applications, `auto` finds the optimum."""
-    for application in json.loads(collection.read_text()):
-        tasks = {node["id"]: 1 + index % 4 for index, node in enumerate(application["nodes"])}
+def applications(path: Path | None) -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
+    """Operator graphs of a file of streaming applications, or generated ones of the same size."""
+    if path is None:
+        yield from (application_graph(seed) for seed in range(16))
+        return
+    for application in json.loads(path.read_text()):
         edges = list(dict.fromkeys((edge["from"], edge["to"]) for edge in application["edges"]))
-        problem = BackupProblem(tasks, edges, 5)
-        assert ALGORITHMS["auto"](problem).cost == ALGORITHMS["exact"](problem).cost
+        yield [node["id"] for node in application["nodes"]], edges
+
+
+@pytest.mark.parametrize("collection", [None, *real("topologies/dspbench.json")])
+def test_graphs_of_streaming_applications_need_no_more_than_exact(collection: Path | None):
+    """`auto` finds the optimum."""
+    for names, edges in applications(collection):
+        problem = BackupProblem({name: 1 + index % 4 for index, name in enumerate(names)}, edges, 5)
+        assert ALGORITHMS["auto"](problem).cost == ALGORITHMS["exact"](problem).cost, names

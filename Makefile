@@ -3,29 +3,44 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-# Tests run side by side, one process per core.
-PARALLEL ?= -n auto
+# Tests run side by side. Tests on Spark often wait, so there is one process more than cores.
+PARALLEL ?= -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: setup demo test check lint types imports pure spark-tests service-tests browser-tests docs lock clean help
+.PHONY: setup demo test everything all-tests equipment java check lint types imports pure spark-tests service-tests browser-tests docs lock clean help
 
 # Make .venv with pinned dependencies and the resurge command, and see to Java.
 setup: $(STAMP)
 
-$(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh
-	@bash scripts/ensure_java.sh
+$(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh | java
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned dependencies into $(VENV) (a few minutes the first time) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
+# Spark needs Java; installed where it may be.
+java:
+	@bash scripts/ensure_java.sh
+
 # 15 queries on a cluster of four nodes, two of which are killed: they come back, and every row is checked.
 demo: setup
 	@$(BIN)/resurge demo
 
-# Everything that CI runs: check, then the tests on real Spark, against real servers and in a real browser.
-test: check spark-tests service-tests browser-tests
+# Everything that CI runs: lint, types and imports beside all tests, on real Spark, against real servers and in a real browser.
+test:
+	@$(MAKE) --no-print-directory -j 4 everything
+
+everything: lint types imports all-tests
+
+# All tests in one go; what needs a server or a browser that cannot be had is skipped by name.
+all-tests: setup equipment
+	@$(BIN)/python -m pytest $(PARALLEL) --dist loadgroup -rs tests; status=$$?; bash scripts/services.sh stop; exit $$status
+
+# A Kafka broker, PostgreSQL and Chromium for the tests, while the dependencies are installed.
+equipment: java
+	@bash scripts/services.sh start >/dev/null
+	@bash scripts/ensure_chromium.sh
 
 # Lint, types, import contract, unit, property, simulation and architecture tests.
 check: lint types imports pure

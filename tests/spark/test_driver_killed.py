@@ -1,10 +1,9 @@
-"""The driver of a real Spark job is killed with kill -9 at random moments, and started again."""
+"""The driver of a real Spark job is killed with kill -9 at random moments, and started again, and killed again."""
 
 import random
 import time
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from resurge.testing.inline_runner import InlineRunner
@@ -13,21 +12,7 @@ from tests.support import crash_job
 from tests.support.processes import kill_group, process, wait_until
 
 MASTER = "local[2]"
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many seeds as asked for."""
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("--crash-seeds")))
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
-    """What the job shows when nothing happens."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    crash_job.write_input(folder)
-    crash_job.run(folder, InlineRunner(3))
-    return crash_job.shown(folder)
+EVENTS_PER_DRIVER = 11
 
 
 def lines(path: Path) -> int:
@@ -35,18 +20,25 @@ def lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def test_a_driver_killed_at_a_random_moment_resumes_with_the_same_output(
-    seed: int, tmp_path: Path, undisturbed: dict[str, pl.DataFrame]
+def test_drivers_killed_at_random_moments_leave_the_output_of_an_undisturbed_run(
+    request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Nothing lost and nothing repeated, whenever the driver dies."""
-    rng = random.Random(seed)
-    crash_job.write_input(tmp_path)
-    log = tmp_path / "process.log"
-    events = rng.randrange(crash_job.EPOCHS + 3)
-    with process("tests.support.crash_job", str(tmp_path), MASTER, log=log) as driver:
-        wait_until(lambda: lines(tmp_path / "telemetry.jsonl") >= events or driver.poll() is not None, f"{events} events")
-        time.sleep(rng.uniform(0, 0.4))
-        kill_group(driver)
-    with process("tests.support.crash_job", str(tmp_path), MASTER, log=log) as driver:
+    """One driver after another goes on where the one before was killed; nothing is lost and nothing repeated."""
+    kills = request.config.getoption("--crash-seeds")
+    wanted, folder = tmp_path / "undisturbed", tmp_path / "killed"
+    # Enough that the last one too is killed at work.
+    for each in (wanted, folder):
+        crash_job.write_input(each, epochs=(1 + kills) * 7)
+    crash_job.run(wanted, InlineRunner(3))
+    log, told = tmp_path / "process.log", folder / "telemetry.jsonl"
+    for seed in range(kills):
+        rng = random.Random(seed)
+        events = lines(told) + rng.randrange(EVENTS_PER_DRIVER)
+        with process("tests.support.crash_job", str(folder), MASTER, log=log) as driver:
+            wait_until(lambda events=events: lines(told) >= events, f"{events} events")
+            time.sleep(rng.uniform(0, 0.4))
+            assert driver.poll() is None, log.read_text()[-2000:]
+            kill_group(driver)
+    with process("tests.support.crash_job", str(folder), MASTER, log=log) as driver:
         assert driver.wait(timeout=180) == 0, log.read_text()[-2000:]
-    assert_same(crash_job.shown(tmp_path), undisturbed, f"seed {seed}")
+    assert_same(crash_job.shown(folder), crash_job.shown(wanted), f"{kills} drivers killed")

@@ -1,9 +1,15 @@
-"""Nodes of a real cluster die, and then, while their queries come back, the driver; again while the next one catches up."""
+"""Nodes of a real cluster die, and then, while their queries come back, the driver; again while the next one catches up.
 
+The job is kept at a relative path, though nodes have working directories of their own.
+"""
+
+from contextlib import AbstractContextManager
 from pathlib import Path
+from subprocess import Popen
 
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
-from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, JobStarted, NodeLost
+from resurge.storage.stored_job import open_job
+from resurge.telemetry.events import CatchUpFinished, CheckpointFinished, Event, JobStarted, NodeLost
 from resurge.telemetry.log import read_events
 from resurge.testing.inline_runner import InlineRunner
 from tests.properties.test_crash_points import assert_same
@@ -22,26 +28,42 @@ def told(folder: Path, kind: type[Event], driver: int) -> int:
     return sum(isinstance(event, kind) for event in found[starts[driver - 1] :]) if len(starts) >= driver else 0
 
 
-def test_a_recovery_goes_on_with_the_next_driver(tmp_path: Path) -> None:
-    """Two of three nodes are killed, then two drivers in a row; what the third one ends with is what an undisturbed run has."""
-    wanted, folder = tmp_path / "undisturbed", tmp_path / "disturbed"
+def assert_every_checkpoint_is_whole(folder: Path) -> None:
+    """What the manifests name is where they say, and not in a folder of some node."""
+    problems = open_job(str(folder / "job")).problems()
+    assert problems and all(problem is None for problem in problems.values())
+
+
+def test_a_recovery_goes_on_with_the_next_driver_wherever_that_is_started(tmp_path: Path) -> None:
+    """Two of three nodes are killed, then two drivers in a row; the second is started in the same folder, the third in another.
+
+    What the third one ends with is what an undisturbed run has.
+    """
+    wanted, folder, elsewhere = tmp_path / "undisturbed", tmp_path / "home" / "work", tmp_path / "elsewhere"
+    elsewhere.mkdir()
     for each in (wanted, folder):
         crash_job.write_input(each, epochs=EPOCHS)
     crash_job.run(wanted, InlineRunner(NODES))
     log = tmp_path / "process.log"
     with EmbeddedCluster(NODES) as cluster:
-        command = ("tests.support.crash_job", str(folder), cluster.master_url)
-        with process(*command, log=log) as driver:
-            wait_until(lambda: told(folder, EpochFinished, 1) >= 5, "five epochs")
+
+        def started(path: str, cwd: Path) -> AbstractContextManager[Popen[bytes]]:
+            return process("tests.support.crash_job", path, cluster.master_url, log=log, cwd=cwd)
+
+        with started("work", folder.parent) as driver:
+            wait_until(lambda: told(folder, CheckpointFinished, 1) >= 1, "a checkpoint")
+            assert_every_checkpoint_is_whole(folder)
             cluster.kill("node-1", "node-2")
             wait_until(lambda: told(folder, NodeLost, 1) >= 2, "the loss of two nodes")
             assert driver.poll() is None, log.read_text()[-2000:]
             kill_group(driver)
-        with process(*command, log=log) as driver:
+        with started("work", folder.parent) as driver:
             wait_until(lambda: told(folder, CatchUpFinished, 2) >= 1, "a step of the second driver")
             assert driver.poll() is None, log.read_text()[-2000:]
             kill_group(driver)
         cluster.add(1)
-        with process(*command, log=log) as driver:
+        with started("../home/work", elsewhere) as driver:
             assert driver.wait(timeout=180) == 0, log.read_text()[-2000:]
+    assert_every_checkpoint_is_whole(folder)
+    assert list(elsewhere.iterdir()) == []
     assert_same(crash_job.shown(folder), crash_job.shown(wanted), "two drivers and two nodes killed")

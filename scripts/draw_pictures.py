@@ -59,7 +59,7 @@ def recovery(result: dict[str, Any], path: Path, description: str) -> None:
 
 def soak(result: dict[str, Any], path: Path, description: str) -> None:
     """What processes and folders held over time."""
-    draw_samples(result["samples"], path, description)
+    draw_samples(result["samples"], path, description, result["warm_up_s"])
 
 
 # Picture: the result file that it is drawn from, and how.

@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import statistics
 import tempfile
 import threading
 import time
@@ -15,11 +14,14 @@ import psutil
 
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import DiscardSink
+from resurge.errors import JobError
 from resurge.experiments.hashtags import hashtags
+from resurge.experiments.soak_judgement import LEAST_SAMPLES, Sample, judged, noticed_per_hour, warm_up_s
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import cluster_runner
+from resurge.runtime.embedded_cluster.standalone import NODE_VARIABLE
 from resurge.telemetry.events import EpochFinished, Event
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.fault_injection import Strike, Striker
@@ -27,7 +29,6 @@ from resurge.testing.fault_injection import Strike, Striker
 NODES = 3
 POSTS_PER_S = 1_000
 INTERVAL_S = 2.0
-WARM_UP_S = 600.0
 SAMPLE_S = 10.0
 STRIKE_EVERY_EPOCHS = 60
 REPLACEMENT_AFTER_S = 20.0
@@ -38,12 +39,8 @@ KINDS = {
     "org.apache.spark.deploy.SparkSubmit": "driver JVM",
     "resurge.runtime.worker.daemon": "Python worker",
 }
-# What may come on top of a tenth before a series counts as growing: collectors and caches breathe.
-ALLOWED = {"memory_bytes": 48 * 2**20, "descriptors": 16, "threads": 8, "files": 60, "bytes": 16 * 2**20}
-GROWTH = 1.1
-
-Sample = dict[str, float]
-"""Figures at a moment: "<kind>/<figure>" of the largest process of a kind, "<folder>/files" and "<folder>/bytes"."""
+# Never killed: a process that leaks must live for long enough to show it.
+SURVIVOR = "node-1"
 
 
 @dataclass
@@ -68,7 +65,9 @@ class Watch:
             with contextlib.suppress(psutil.Error):
                 kind = "driver" if process.pid == me.pid else kind_of(process.cmdline())
                 if kind is not None:
-                    _take_largest(found, kind, process)
+                    found[f"{kind}/processes"] = found.get(f"{kind}/processes", 0) + 1
+                    if process.pid == me.pid or process.environ().get(NODE_VARIABLE, SURVIVOR) == SURVIVOR:
+                        _take_largest(found, kind, process)
         for name, folder in self.folders.items():
             files, size = _contents(folder)
             found[f"{name}/files"], found[f"{name}/bytes"] = files, size
@@ -105,22 +104,8 @@ def _contents(folder: Path) -> tuple[int, int]:
     return files, size
 
 
-def growing(samples: Sequence[Sample], warm_up_s: float = WARM_UP_S) -> dict[str, tuple[float, float]]:
-    """The series that grew after the warm-up: their medians over the first and over the last quarter of the rest."""
-    rest = [sample for sample in samples if sample["at_s"] >= warm_up_s]
-    quarter = len(rest) // 4
-    if not quarter:
-        return {}
-    found = {}
-    for name in sorted({name for sample in rest for name in sample if name != "at_s"}):
-        first, last = (statistics.median(sample.get(name, 0.0) for sample in part) for part in (rest[:quarter], rest[-quarter:]))
-        if last > GROWTH * first + ALLOWED[name.rpartition("/")[2]]:
-            found[name] = (first, last)
-    return found
-
-
 def soak(hours: float, seed: int, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Run for some hours; every two minutes one or two nodes are killed and replaced."""
+    """Run for some hours; every two minutes one or two nodes are killed and replaced, one lives to the end."""
     epochs = int(hours * 3600 / INTERVAL_S)
     rng = random.Random(seed)
     strikes = [
@@ -136,9 +121,9 @@ def soak(hours: float, seed: int, tell: Callable[[str], None]) -> dict[str, Any]
         job, local, log = (Path(folder) / name for name in ("job", "local", "telemetry"))
         for made in (job, local, log):
             made.mkdir()
-        watch = Watch({"durable store": job, "local stores": local, "telemetry": log, "cluster": cluster.folder})
-        # Beyond the nodes it began with, a cluster keeps none: the second replacement comes only after a double loss.
-        striker = Striker(cluster, strikes, lambda alive, count: rng.sample(sorted(alive), max(0, len(alive) - NODES + count)))
+        folders = {"journal": job / "journal", "durable store": job, "local stores": local, "telemetry": log}
+        watch = Watch({**folders, "cluster": cluster.folder})
+        striker = Striker(cluster, strikes, lambda alive, count: victims(alive, count, rng))
         run = hashtags(posts(POSTS_PER_S, distinct=30_000), key_groups=64, make_sink=lambda name: DiscardSink())
         watching = threading.Thread(target=watch.run, daemon=True)
         with TelemetryLog(log / "events.jsonl") as telemetry:
@@ -154,15 +139,29 @@ def soak(hours: float, seed: int, tell: Callable[[str], None]) -> dict[str, Any]
                 striker.finish()
                 watch.stopped.set()
                 watching.join()
-    grown = growing(watch.samples)
+    counts = {"hours": hours, "epochs": ends.epochs, "rows": ends.rows, "nodes_killed": striker.kills}
+    return counts | verdict(watch.samples, warm_up_s(hours))
+
+
+def victims(alive: Sequence[str], count: int, rng: random.Random) -> list[str]:
+    """Whom to kill, so that a cluster keeps no more nodes than it began with: two replacements come for each strike."""
+    others = sorted(node for node in alive if node != SURVIVOR)
+    return rng.sample(others, min(len(others), max(0, len(alive) - NODES + count)))
+
+
+def verdict(samples: Sequence[Sample], after_s: float) -> dict[str, Any]:
+    """What a result file says: the ends of every series, what grew, how small a leak would have been noticed."""
+    ends = judged(samples, after_s)
+    if not ends:
+        raise JobError(f"a soak of {len(samples)} samples says nothing; expected at least {LEAST_SAMPLES} after the warm-up")
+    told = {name: {"first": found.first, "last": found.last} for name, found in ends.items()}
     return {
-        "hours": hours,
-        "epochs": ends.epochs,
-        "rows": ends.rows,
-        "nodes_killed": striker.kills,
-        "grew": {name: {"first": first, "last": last} for name, (first, last) in grown.items()},
-        "is_flat": not grown,
-        "samples": watch.samples,
+        "warm_up_s": after_s,
+        "ends": told,
+        "grew": {name: told[name] for name, found in ends.items() if found.has_grown},
+        "is_flat": not any(found.has_grown for found in ends.values()),
+        "noticed_per_hour": noticed_per_hour(ends, samples, after_s),
+        "samples": list(samples),
     }
 
 

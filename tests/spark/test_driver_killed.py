@@ -12,7 +12,7 @@ from tests.support import crash_job
 from tests.support.processes import kill_group, process, wait_until
 
 MASTER = "local[2]"
-EVENTS_PER_DRIVER = 11
+EVENTS_PER_DRIVER = 8
 
 
 def lines(path: Path) -> int:
@@ -28,14 +28,16 @@ def test_drivers_killed_at_random_moments_leave_the_output_of_an_undisturbed_run
     wanted, folder = tmp_path / "undisturbed", tmp_path / "killed"
     # Enough that the last one too is killed at work.
     for each in (wanted, folder):
-        crash_job.write_input(each, epochs=(1 + kills) * 7)
+        crash_job.write_input(each, epochs=4 * (1 + kills))
     crash_job.run(wanted, InlineRunner(3))
     log, told = tmp_path / "process.log", folder / "telemetry.jsonl"
     for seed in range(kills):
         rng = random.Random(seed)
         events = lines(told) + rng.randrange(EVENTS_PER_DRIVER)
         with process("tests.support.crash_job", str(folder), MASTER, log=log) as driver:
-            wait_until(lambda events=events: lines(told) >= events, f"{events} events")
+            wait_until(
+                lambda events=events, driver=driver: lines(told) >= events or driver.poll() is not None, f"{events} events"
+            )
             time.sleep(rng.uniform(0, 0.4))
             assert driver.poll() is None, log.read_text()[-2000:]
             kill_group(driver)

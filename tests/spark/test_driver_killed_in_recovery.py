@@ -51,7 +51,8 @@ def test_a_recovery_goes_on_with_the_next_driver_wherever_that_is_started(tmp_pa
             return process("tests.support.crash_job", path, cluster.master_url, log=log, cwd=cwd)
 
         with started("work", folder.parent) as driver:
-            wait_until(lambda: told(folder, CheckpointFinished, 1) >= 1, "a checkpoint")
+            wait_until(lambda: told(folder, CheckpointFinished, 1) >= 1 or driver.poll() is not None, "a checkpoint")
+            assert driver.poll() is None, log.read_text()[-2000:]
             assert_every_checkpoint_is_whole(folder)
             cluster.kill("node-1", "node-2")
             wait_until(lambda: told(folder, NodeLost, 1) >= 2, "the loss of two nodes")

@@ -20,6 +20,7 @@ from resurge.telemetry.events import (
     EpochFinished,
     Event,
     JobStarted,
+    MoveEnded,
     NodeJoined,
     NodeLost,
     NodeResponded,
@@ -186,6 +187,10 @@ def incident(event: Event, standing: Standing | None = None) -> str | None:
         return f"{known.name(event.node)} answers again"
     if isinstance(event, NodeJoined):
         return f"{known.name(event.node)} joined"
+    if isinstance(event, MoveEnded):
+        return (
+            f"{event.moved} partitions moved in {seconds_in_words(event.took_s)}{': ' + event.failure if event.failure else ''}"
+        )
     if isinstance(event, WaitingForNodes):
         return f"no node is left after epoch {event.epoch}: waiting for one"
     if isinstance(event, QueriesChanged) and event.down:

@@ -75,6 +75,15 @@ def _told(event: events.Event, job: "JobState") -> Told | None:
         return _queries_changed(event, job)
     if isinstance(event, events.BufferingSwitched):
         return "buffering", f"buffering {'on' if event.is_on else 'off'}", [_why_buffering(event)], []
+    if isinstance(event, events.MoveStarted):
+        return (
+            "moving",
+            f"{_counted(len(event.partitions), 'partition')} begin to move",
+            _why_moving(event),
+            _move_table(event, job),
+        )
+    if isinstance(event, events.MoveEnded):
+        return "moved", _moved(event), [event.failure or "They went on from where they were; nothing was run again."], []
     if isinstance(event, events.WaitingForNodes):
         return (
             "waiting",
@@ -191,6 +200,25 @@ def _queries_changed(event: events.QueriesChanged, job: "JobState") -> Told | No
     waited = [f"{name} after {seconds_in_words(event.at_s - at_s)}" for name, at_s in since.items() if at_s is not None]
     why = ["All partitions that they need have reached the head of the stream, and their missed epochs are published in order."]
     return "back", f"back: {_listed(names)}", why + ([f"Back: {_listed(waited, COMPARED)}."] if waited else []), []
+
+
+def _why_moving(event: events.MoveStarted) -> list[str]:
+    asked = (
+        f"It was asked for by request {event.request}."
+        if event.request
+        else "The balancer moves load from nodes that have much to nodes that have little."
+    )
+    return [asked, f"State is moved by {event.how}; queries go on meanwhile."]
+
+
+def _move_table(event: events.MoveStarted, job: "JobState") -> list[tuple[str, ...]]:
+    rows = [(name, *(job.label(node) for node in nodes)) for name, nodes in sorted(event.partitions.items())[:COMPARED]]
+    return [("partition", "from", "to"), *rows]
+
+
+def _moved(event: events.MoveEnded) -> str:
+    took = f"in {seconds_in_words(event.took_s)}, with a pause of {seconds_in_words(event.pause_s)}"
+    return f"{_counted(event.moved, 'partition')} moved {took}{', not all' if event.failure else ''}"
 
 
 def _why_buffering(event: events.BufferingSwitched) -> str:

@@ -43,6 +43,8 @@ class PrometheusMetrics:
         self.nodes_joined = self._counter("resurge_nodes_joined", "Nodes that joined.")
         self.recovery_plans = self._counter("resurge_recovery_plans", "Recovery plans that let something come back.")
         self.restore_seconds = self._counter("resurge_restore_seconds", "Time spent reading state back from checkpoints.")
+        self.moved_partitions = self._counter("resurge_moved_partitions", "Partitions that moved to another node.")
+        self.move_pause_seconds = self._counter("resurge_move_pause_seconds", "Time that partitions paused while they moved.")
         self.warnings = self._counter("resurge_warnings", "Problems that were dealt with.")
 
     def _gauges(self) -> None:
@@ -191,6 +193,10 @@ class PrometheusMetrics:
         """What the user calls a node."""
         return self._names.get(node, node)
 
+    def _move_ended(self, event: events.MoveEnded) -> None:
+        self.moved_partitions.inc(event.moved)
+        self.move_pause_seconds.inc(event.pause_s)
+
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
         self.recovery_plans.inc()
 
@@ -256,6 +262,7 @@ _HANDLERS: dict[type, Callable[[PrometheusMetrics, Any], None]] = {
     events.LocalStoreMeasured: PrometheusMetrics._local_store_measured,
     events.LagMeasured: PrometheusMetrics._lag_measured,
     events.NodeNamed: PrometheusMetrics._node_named,
+    events.MoveEnded: PrometheusMetrics._move_ended,
     events.RecoveryPlanned: PrometheusMetrics._recovery_planned,
     events.QueriesChanged: PrometheusMetrics._queries_changed,
     events.BufferingSwitched: PrometheusMetrics._buffering_switched,

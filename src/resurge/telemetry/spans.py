@@ -1,6 +1,6 @@
-"""Telemetry as OpenTelemetry spans, exported by OTLP: epochs, catch-up jobs, checkpoints and recoveries.
+"""Telemetry as OpenTelemetry spans, exported by OTLP: epochs, catch-up jobs, checkpoints, recoveries and moves.
 
-An epoch, a checkpoint and a recovery are traces of their own; a recovery has its detection, plans, catch-up jobs and the outage
+An epoch, a checkpoint, a move and a recovery are traces of their own; a recovery has its detection, plans, catch-up jobs and the outage
 of every query as children. Times are those of the events, so spans are exact however late they are exported.
 """
 
@@ -37,6 +37,7 @@ class SpanExporter:
         self._outages: dict[str, Any] = {}
         self._parts_down: dict[str, set[str]] = {}
         self._generation = 0
+        self._moves: dict[str, Any] = {}
         self._names: dict[str, str] = {}
 
     def take(self, event: events.Event) -> None:
@@ -47,11 +48,11 @@ class SpanExporter:
 
     def close(self) -> None:
         """End what is open, and send everything."""
-        for span in (*self._outages.values(), self._recovery):
+        for span in (*self._outages.values(), *self._moves.values(), self._recovery):
             if span is not None:
                 span.set_attribute("resurge.is_finished", False)
                 span.end()
-        self._outages, self._recovery = {}, None
+        self._outages, self._moves, self._recovery = {}, {}, None
         self._provider.shutdown()
 
     def _job_started(self, event: events.JobStarted) -> None:
@@ -100,6 +101,24 @@ class SpanExporter:
             self._recovery.add_event(
                 "node joined", {"resurge.node": self._names.get(event.node, event.node)}, _nanoseconds(event.at_s)
             )
+
+    def _move_started(self, event: events.MoveStarted) -> None:
+        facts = {"resurge.request": event.request, "resurge.how": event.how, "resurge.partitions": len(event.partitions)}
+        self._moves[event.request] = self._span("move", event.at_s, facts)
+
+    def _move_ended(self, event: events.MoveEnded) -> None:
+        # One that began before this exporter did is known by its length.
+        span = self._moves.pop(event.request, None) or self._span("move", event.at_s - event.took_s, {})
+        span.set_attributes(
+            {
+                "resurge.request": event.request,
+                "resurge.moved": event.moved,
+                "resurge.pause_s": event.pause_s,
+                "resurge.shipped_bytes": event.shipped_bytes,
+                "resurge.failure": event.failure,
+            }
+        )
+        self._end(span, event.at_s)
 
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
         facts = {
@@ -160,6 +179,8 @@ _HANDLERS: dict[type, Callable[[SpanExporter, Any], None]] = {
     events.NodeLost: SpanExporter._node_lost,
     events.NodeJoined: SpanExporter._node_joined,
     events.NodeNamed: SpanExporter._node_named,
+    events.MoveStarted: SpanExporter._move_started,
+    events.MoveEnded: SpanExporter._move_ended,
     events.RecoveryPlanned: SpanExporter._recovery_planned,
     events.QueriesChanged: SpanExporter._queries_changed,
 }

@@ -269,3 +269,17 @@ def test_lag_is_shown_by_source_and_partition():
     job = folded([started(), described(), events.LagMeasured(START_S, {"rows": {"0": 5, "10": 7, "2": 7}})])
     assert now(job)["lag"] == {"rows": 19}
     assert operator_view(job, "rows")["lag"] == [("2", 7), ("10", 7), ("0", 5)]
+
+
+def test_moves_are_told_with_who_asked_and_what_goes_where():
+    """One click has every partition with the names of both nodes."""
+    named = [events.NodeNamed(START_S, "0", "node-1"), events.NodeNamed(START_S, "1", "node-2"), started(nodes=["0", "1"])]
+    moves = [
+        events.MoveStarted(START_S + 1, "drain node-1", "precopy", {"count/3": ["0", "1"]}),
+        events.MoveEnded(START_S + 2, "drain node-1", 1, 1.0, 0.05, 100),
+    ]
+    job = folded([*named, *moves])
+    begun, ended = [known for known in job.incidents if known.kind in ("moving", "moved")]
+    assert incident_view(job, begun.id)["table"] == [["partition", "from", "to"], ["count/3", "node-1", "node-2"]]
+    assert any("drain node-1" in line for line in begun.why)
+    assert ended.text == "1 partition moved in 1 s, with a pause of 50 ms"

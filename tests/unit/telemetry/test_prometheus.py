@@ -186,3 +186,10 @@ def test_lag_has_a_series_for_every_partition():
     found = scraped(started(), events.LagMeasured(START_S, {"orders": {"0": 7, "1": 0}}))
     assert value(found, "resurge_source_lag_rows", source="orders", partition="0") == 7
     assert value(found, "resurge_source_lag_rows", source="orders", partition="1") == 0
+
+
+def test_moves_are_counted():
+    """Partitions, and how long they paused."""
+    found = scraped(started(), *(events.MoveEnded(START_S, "", moved, 1.0, 0.25) for moved in (2, 3)))
+    assert value(found, "resurge_moved_partitions_total") == 5
+    assert value(found, "resurge_move_pause_seconds_total") == 0.5

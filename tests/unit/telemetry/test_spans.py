@@ -126,6 +126,25 @@ def test_recovery_that_is_not_over_when_the_driver_ends_is_exported_and_says_so(
     assert facts(recovery)["resurge.is_finished"] is False
 
 
+def test_moves_are_spans_with_what_moved_and_how_long_it_paused():
+    """Also one whose beginning was told before, and one that is not over when the driver ends."""
+    spans, _ = exported(
+        started(),
+        events.MoveStarted(START_S + 1, "drain node-1", "precopy", {"w/0": ["0", "1"], "w/1": ["0", "1"]}),
+        events.MoveEnded(START_S + 3, "drain node-1", 2, 2.0, 0.1, 4096),
+        events.MoveEnded(START_S + 5, "", 1, 1.5, 0.2, 10, "node 3 was lost"),
+        events.MoveStarted(START_S + 6, "", "precopy", {"w/0": ["1", "0"]}),
+    )
+    drained, balanced, open_ = named(spans, "move")
+    assert seconds(drained) == pytest.approx((1, 3))
+    known = facts(drained)
+    assert (known["resurge.partitions"], known["resurge.moved"], known["resurge.pause_s"]) == (2, 2, 0.1)
+    assert known["resurge.how"] == "precopy"
+    assert seconds(balanced) == pytest.approx((3.5, 5))
+    assert facts(balanced)["resurge.failure"] == "node 3 was lost"
+    assert facts(open_)["resurge.is_finished"] is False
+
+
 def test_missing_library_is_named_with_the_extra():
     """Whoever installed without the extra is told how to get it."""
     code = "import sys; sys.modules['opentelemetry'] = None\nfrom resurge.telemetry.spans import SpanExporter\nSpanExporter('http://127.0.0.1:1')"

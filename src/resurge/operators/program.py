@@ -1,6 +1,6 @@
-"""From a topology to what runs: levels of nodes joined by exchanges.
+"""From a topology to what runs: levels of vertices joined by exchanges.
 
-A node is an operator on one branch: a union disappears, and a stateless operator after it stands once per branch.
+A vertex is an operator on one branch: a union disappears, and a stateless operator after it stands once per branch.
 Operators joined by same-key streams share a level (`chained`), or each stands below its input (not chained), which lets
 every operator be placed on a node of its own.
 """
@@ -21,8 +21,8 @@ Delays = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Node:
-    """An operator on one branch, at its level; `parent` is the node it reads directly, if it has no key.
+class Vertex:
+    """An operator on one branch, at its level; `parent` is the vertex it reads directly, if it has no key.
 
     `delays` say how far its input's event time may lie behind each source's newest, `output_delays` the same of its output.
     """
@@ -48,10 +48,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Exchange:
-    """Rows (or combined parts) of one node, cut by key group, on their way to operators of a later level."""
+    """Rows (or combined parts) of one vertex, cut by key group, on their way to operators of a later level."""
 
     number: int
-    node: int
+    vertex: int
     to_level: int
     key: tuple[str, ...]
     shape: StreamShape
@@ -64,7 +64,7 @@ class Exchange:
         return self.combiner.schema(self.shape) if self.combiner else self.shape.schema
 
     def outgoing(self, frame: pl.DataFrame, *beside: str) -> pl.DataFrame:
-        """What travels of the node's rows: the rows, or their parts where the exchange combines; keys in one form.
+        """What travels of the vertex's rows: the rows, or their parts where the exchange combines; keys in one form.
 
         Columns `beside` those of the stream travel too; rows are combined only where these are the same.
         """
@@ -74,10 +74,10 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Feed:
-    """Where one input of a keyed operator comes from: exchanges and nodes of the same task, in a fixed order."""
+    """Where one input of a keyed operator comes from: exchanges and vertices of the same task, in a fixed order."""
 
     exchanges: tuple[int, ...] = ()
-    nodes: tuple[int, ...] = ()
+    vertices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,28 +85,28 @@ class Program:
     """A compiled topology."""
 
     topology: Topology
-    nodes: tuple[Node, ...]
+    vertices: tuple[Vertex, ...]
     exchanges: tuple[Exchange, ...]
     feeds: dict[str, tuple[Feed, ...]]
-    query_nodes: dict[str, tuple[int, ...]]
+    query_vertices: dict[str, tuple[int, ...]]
     chained: bool
     levels: int = field(default=1)
 
-    def at_level(self, level: int) -> list[Node]:
-        """The nodes of a level, upstream first."""
-        return [node for node in self.nodes if node.level == level]
+    def at_level(self, level: int) -> list[Vertex]:
+        """The vertices of a level, upstream first."""
+        return [vertex for vertex in self.vertices if vertex.level == level]
 
-    def stateful(self) -> list[Node]:
-        """The nodes that have partitions."""
-        return [node for node in self.nodes if node.is_stateful]
+    def stateful(self) -> list[Vertex]:
+        """The vertices that have partitions."""
+        return [vertex for vertex in self.vertices if vertex.is_stateful]
 
-    def shape(self, node: int) -> StreamShape:
-        """The shape of a node's output."""
-        return self.topology.shapes[self.nodes[node].operator.name]
+    def shape(self, vertex: int) -> StreamShape:
+        """The shape of a vertex's output."""
+        return self.topology.shapes[self.vertices[vertex].operator.name]
 
     def feeding(self, feed: Feed) -> list[int]:
-        """The nodes whose rows a feed brings, by exchange or within the same task."""
-        return [*(self.exchanges[index].node for index in feed.exchanges), *feed.nodes]
+        """The vertices whose rows a feed brings, by exchange or within the same task."""
+        return [*(self.exchanges[index].vertex for index in feed.exchanges), *feed.vertices]
 
     def producers(self, operator: str) -> set[str]:
         """The keyed operators that feed this one directly (through stateless operators); sources are left out."""
@@ -120,21 +120,21 @@ class Program:
         return {self.owner(number) for feed in self.feeds[operator] for number in self.feeding(feed)}
 
     def owner(self, number: int) -> str | None:
-        """The keyed operator in whose task a node runs; None for a source's."""
-        node = self.nodes[number]
-        while not node.is_stateful:
-            if node.parent is None:
+        """The keyed operator in whose task a vertex runs; None for a source's."""
+        vertex = self.vertices[number]
+        while not vertex.is_stateful:
+            if vertex.parent is None:
                 return None
-            node = self.nodes[node.parent]
-        return node.operator.name
+            vertex = self.vertices[vertex.parent]
+        return vertex.operator.name
 
-    def branch(self, node: Node) -> int:
-        """Which of its operator's branches a node is: there are several below a union."""
-        return [other.number for other in self.nodes if other.operator.name == node.operator.name].index(node.number)
+    def branch(self, vertex: Vertex) -> int:
+        """Which of its operator's branches a vertex is: there are several below a union."""
+        return [other.number for other in self.vertices if other.operator.name == vertex.operator.name].index(vertex.number)
 
     def partitioned_operators(self) -> list[str]:
         """Names of keyed operators, upstream first."""
-        return [node.operator.name for node in self.nodes if node.is_stateful]
+        return [vertex.operator.name for vertex in self.vertices if vertex.is_stateful]
 
 
 def compile_topology(topology: Topology, *, chained: bool = True) -> Program:
@@ -149,7 +149,7 @@ class _Compiler:
     def __init__(self, topology: Topology, chained: bool) -> None:
         self.topology = topology
         self.chained = chained
-        self.nodes: list[Node] = []
+        self.vertices: list[Vertex] = []
         self.branches: dict[str, list[int]] = {}
         self.exchanges: dict[tuple[object, ...], Exchange] = {}
         self.feeds: dict[str, tuple[Feed, ...]] = {}
@@ -157,7 +157,7 @@ class _Compiler:
     def add(self, operator: Operator) -> None:
         """Add one operator; its inputs are there already."""
         if isinstance(operator, SourceOperator):
-            self.branches[operator.name] = [self._node(operator, 0, None, None, ((operator.name, operator.watermark_us),))]
+            self.branches[operator.name] = [self._vertex(operator, 0, None, None, ((operator.name, operator.watermark_us),))]
         elif isinstance(operator, Union):
             self.branches[operator.name] = [number for name in operator.inputs for number in self.branches[name]]
         elif isinstance(operator, StatelessOperator | BadRows | LateSide):
@@ -178,38 +178,38 @@ class _Compiler:
             for name, given in self.feeds.items()
         }
         queries = {query.name: tuple(self.branches[query.operator]) for query in self.topology.queries.values()}
-        levels = 1 + max(node.level for node in self.nodes)
-        return Program(self.topology, tuple(self.nodes), exchanges, feeds, queries, self.chained, levels)
+        levels = 1 + max(vertex.level for vertex in self.vertices)
+        return Program(self.topology, tuple(self.vertices), exchanges, feeds, queries, self.chained, levels)
 
-    def _node(self, operator: Operator, level: int, parent: int | None, key: tuple[str, ...] | None, delays: Delays) -> int:
-        self.nodes.append(Node(len(self.nodes), operator, level, parent, key, delays))
-        return len(self.nodes) - 1
+    def _vertex(self, operator: Operator, level: int, parent: int | None, key: tuple[str, ...] | None, delays: Delays) -> int:
+        self.vertices.append(Vertex(len(self.vertices), operator, level, parent, key, delays))
+        return len(self.vertices) - 1
 
     def _delays(self, numbers: Iterable[int]) -> Delays:
         """How far the event time of several branches together may lie behind each source's newest."""
         merged: dict[str, int] = {}
         for number in numbers:
-            for source, delay in self.nodes[number].output_delays:
+            for source, delay in self.vertices[number].output_delays:
                 merged[source] = max(merged.get(source, 0), delay)
         return tuple(merged.items())
 
     def _stateless(self, operator: Operator, parent: int, delays: Delays) -> int:
-        above = self.nodes[parent]
+        above = self.vertices[parent]
         # A function may also change columns, whatever it is called with.
         keeps = isinstance(operator, Transform) and operator.kind == "filter" and operator.function is None
-        return self._node(operator, above.level, parent, above.kept_key if keeps else None, delays)
+        return self._vertex(operator, above.level, parent, above.kept_key if keeps else None, delays)
 
     def _stateful(self, operator: Operator) -> int:
         keys = operator.keys() or ()
         level = 0
         for name, key in zip(operator.inputs, keys, strict=True):
             for number in self.branches[name]:
-                level = max(level, self.nodes[number].level + (0 if self._is_local(number, key) else 1))
+                level = max(level, self.vertices[number].level + (0 if self._is_local(number, key) else 1))
         feeds = []
         for name, key in zip(operator.inputs, keys, strict=True):
             exchanges, locals_ = [], []
             for number in self.branches[name]:
-                if self._is_local(number, key) and self.nodes[number].level == level:
+                if self._is_local(number, key) and self.vertices[number].level == level:
                     locals_.append(number)
                 else:
                     exchanges.append(self._exchange(number, level, key, operator))
@@ -219,13 +219,13 @@ class _Compiler:
         keeps = isinstance(operator, StatefulOperator) and operator.keeps_key
         kept = keys[0] if keeps and all(key == keys[0] for key in keys) and all(name in output for name in keys[0]) else None
         delays = self._delays(number for name in operator.inputs for number in self.branches[name])
-        return self._node(operator, level, None, kept, delays)
+        return self._vertex(operator, level, None, kept, delays)
 
     def _is_local(self, number: int, key: tuple[str, ...]) -> bool:
-        return self.chained and self.nodes[number].level > 0 and self.nodes[number].kept_key == key
+        return self.chained and self.vertices[number].level > 0 and self.vertices[number].kept_key == key
 
     def _exchange(self, number: int, level: int, key: tuple[str, ...], operator: Operator) -> int:
-        shape = self.topology.shapes[self.nodes[number].operator.name]
+        shape = self.topology.shapes[self.vertices[number].operator.name]
         combiner = operator.combiner(shape) if isinstance(operator, StatefulOperator) else None
         identity = (number, level, key, combiner, operator.name if combiner else None)
         if identity not in self.exchanges:
@@ -243,7 +243,7 @@ def _shared_exchanges(exchanges: Iterable[Exchange]) -> list[tuple[Exchange, lis
     for exchange in exchanges:
         combiner = exchange.combiner
         how = None if combiner is None else (combiner.time, combiner.pane_us is None)
-        groups.setdefault((exchange.node, exchange.to_level, exchange.key, how), []).append(exchange)
+        groups.setdefault((exchange.vertex, exchange.to_level, exchange.key, how), []).append(exchange)
     merged = []
     for group in groups.values():
         consumers = tuple(dict.fromkeys(name for exchange in group for name in exchange.consumers))

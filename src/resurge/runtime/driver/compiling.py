@@ -44,7 +44,7 @@ def buffered_groups(kept_for: Collection[Partition], program: Program) -> dict[i
     if not kept_for:
         return found
     for exchange in program.exchanges:
-        if program.owner(exchange.node) is None:
+        if program.owner(exchange.vertex) is None:
             continue
         groups = sorted({int(partition.key_group) for partition in kept_for if partition.operator in exchange.consumers})
         if groups:

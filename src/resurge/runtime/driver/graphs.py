@@ -14,7 +14,7 @@ def partition_graph(program: Program) -> Graph:
     for operator in program.partitioned_operators():
         for group in groups:
             upstream[Partition(operator, KeyGroup(group))] = frozenset(_feeding(program, operator, group))
-    has_source_queries = any(not set(map(program.owner, numbers)) - {None} for numbers in program.query_nodes.values())
+    has_source_queries = any(not set(map(program.owner, numbers)) - {None} for numbers in program.query_vertices.values())
     return Graph(upstream, _queries(program, upstream), has_source_queries)
 
 
@@ -26,7 +26,7 @@ def _feeding(program: Program, operator: str, group: int) -> list[Partition]:
             owner = program.owner(number)
             if owner is None:
                 continue
-            kept = program.nodes[number].kept_key == key
+            kept = program.vertices[number].kept_key == key
             wanted = [group] if kept else range(program.topology.key_groups)
             found += [Partition(owner, KeyGroup(other)) for other in wanted]
     return found
@@ -35,7 +35,7 @@ def _feeding(program: Program, operator: str, group: int) -> list[Partition]:
 def _queries(program: Program, upstream: dict[Partition, frozenset[Partition]]) -> dict[str, QueryNeed]:
     queries: dict[str, QueryNeed] = {}
     needed: set[Partition] = set()
-    for name, numbers in program.query_nodes.items():
+    for name, numbers in program.query_vertices.items():
         owners = {owner for owner in map(program.owner, numbers) if owner is not None}
         for group in range(program.topology.key_groups) if owners else ():
             closure = _closure([Partition(owner, KeyGroup(group)) for owner in owners], upstream)
@@ -60,7 +60,7 @@ def _closure(partitions: list[Partition], upstream: dict[Partition, frozenset[Pa
 def output_partitions(program: Program) -> dict[str, tuple[Partition, ...]]:
     """For each query the partitions whose output it publishes; none for a query that reads sources alone."""
     found: dict[str, tuple[Partition, ...]] = {}
-    for query, numbers in program.query_nodes.items():
+    for query, numbers in program.query_vertices.items():
         owners = sorted({owner for owner in map(program.owner, numbers) if owner is not None})
         groups = range(program.topology.key_groups)
         found[query] = tuple(Partition(owner, KeyGroup(group)) for owner in owners for group in groups)

@@ -127,7 +127,7 @@ class Versions:
         self.buffers = [buffer for buffer in self.buffers if (buffer.attempt, buffer.node) != (attempt, node)]
 
     def _owner(self, exchange: int) -> str:
-        owner = self.program.owner(self.program.exchanges[exchange].node)
+        owner = self.program.owner(self.program.exchanges[exchange].vertex)
         if owner is None:
             raise ValueError("expected a buffer of a keyed operator")
         return owner

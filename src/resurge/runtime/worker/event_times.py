@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import polars as pl
 
 from resurge.errors import BadRowError
-from resurge.operators.program import Node
+from resurge.operators.program import Vertex
 from resurge.operators.stateless import SourceOperator
 
 
-def watermark_us(node: Node, maxima_us: Mapping[str, int]) -> int | None:
-    """A node's watermark: the lowest of its sources', each less what may come late."""
-    if not node.delays or any(source not in maxima_us for source, _ in node.delays):
+def watermark_us(vertex: Vertex, maxima_us: Mapping[str, int]) -> int | None:
+    """A vertex's watermark: the lowest of its sources', each less what may come late."""
+    if not vertex.delays or any(source not in maxima_us for source, _ in vertex.delays):
         return None
-    return min(maxima_us[source] - delay for source, delay in node.delays)
+    return min(maxima_us[source] - delay for source, delay in vertex.delays)
 
 
 def without_time(good: pl.DataFrame, bad: pl.DataFrame, source: SourceOperator) -> tuple[pl.DataFrame, pl.DataFrame]:

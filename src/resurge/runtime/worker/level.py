@@ -20,7 +20,7 @@ from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperato
 from resurge.operators.combining import Combiner
 from resurge.operators.failures import failed
 from resurge.operators.hashing import hash_rows, key_groups_of
-from resurge.operators.program import Node, Program
+from resurge.operators.program import Program, Vertex
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform
 from resurge.runtime.worker.calls import Call, Made
 from resurge.runtime.worker.event_times import watermark_us, without_time
@@ -132,17 +132,17 @@ class LevelTask:
         self.report.bad_rows += bad.height
         self._note_time(good, source, epoch.epoch)
         frames: dict[int, pl.DataFrame] = {}
-        for node in self.program.at_level(0):
-            if node.operator.name == split.source:
-                frames[node.number] = good
-            elif isinstance(node.operator, BadRows):
-                if node.operator.inputs[0] == split.source:
-                    frames[node.number] = bad
-            elif node.parent in frames:
-                frames[node.number] = self._applied(node, frames[node.parent], epoch, split.index)
+        for vertex in self.program.at_level(0):
+            if vertex.operator.name == split.source:
+                frames[vertex.number] = good
+            elif isinstance(vertex.operator, BadRows):
+                if vertex.operator.inputs[0] == split.source:
+                    frames[vertex.number] = bad
+            elif vertex.parent in frames:
+                frames[vertex.number] = self._applied(vertex, frames[vertex.parent], epoch, split.index)
         for exchange in self.program.exchanges:
-            if exchange.node in frames:
-                rows = exchange.outgoing(frames[exchange.node])
+            if exchange.vertex in frames:
+                rows = exchange.outgoing(frames[exchange.vertex])
                 send(exchange, rows, epoch.epoch, split.index, self.targets[exchange.number], self.writers)
         if epoch.show:
             for number, frame in frames.items():
@@ -155,8 +155,8 @@ class LevelTask:
         merge_maxima(self.maxima_us, {epoch: {source.name: highest}})
 
     def _process(self) -> None:
-        nodes = self.program.at_level(self.level)
-        names = {node.operator.name for node in nodes}
+        vertices = self.program.at_level(self.level)
+        names = {vertex.operator.name for vertex in vertices}
         states = CohortStates(self.program, self.plan, self.slot, self.level)
         cohorts = [states.load(work) for work in self.plan.slots[self.slot].cohorts if work.operator in names]
         self._resend()
@@ -165,7 +165,7 @@ class LevelTask:
             for cohort in cohorts:
                 if cohort.work.takes(epoch.epoch):
                     takers.setdefault(cohort.work.operator, []).append(cohort)
-            self._process_epoch(nodes, epoch, takers)
+            self._process_epoch(vertices, epoch, takers)
         self.report.restore_s = states.restore_s
         states.save(self.report)
         self._save_buffer()
@@ -195,34 +195,34 @@ class LevelTask:
         node_store(self.plan.local_root, node).write(name, content)
         self.report.buffers.append(BufferReport(node, self.level, name, len(content), Inbox([content]).tables()))
 
-    def _process_epoch(self, nodes: list[Node], epoch: EpochWork, takers: dict[str, list[Cohort]]) -> None:
+    def _process_epoch(self, vertices: list[Vertex], epoch: EpochWork, takers: dict[str, list[Cohort]]) -> None:
         """Let the key groups of this slot take one epoch."""
         rows: dict[int, Grouped] = {}
         late: dict[int, tuple[Grouped, ...]] = {}
         batches: dict[object, Prepared] = {}
-        for node in nodes:
-            if isinstance(node.operator, StatefulOperator):
+        for vertex in vertices:
+            if isinstance(vertex.operator, StatefulOperator):
                 made = [
-                    self._advance(node.operator, node, cohort, epoch, rows, batches)
-                    for cohort in takers.get(node.operator.name, ())
+                    self._advance(vertex.operator, vertex, cohort, epoch, rows, batches)
+                    for cohort in takers.get(vertex.operator.name, ())
                 ]
                 if made:
-                    rows[node.number] = together([each.output for each in made])
-                    late[node.number] = tuple(together(list(side)) for side in zip(*(each.late for each in made), strict=True))
-            elif isinstance(node.operator, LateSide):
-                if late.get(node.parent or 0):
-                    mine = late[node.parent or 0][node.operator.side]
-                    rows[node.number] = Grouped(mine.frame.select(*node.operator.given.schema), mine.ends)
-            elif node.parent in rows:
-                taken = [group for cohort in takers[self.program.owner(node.number) or ""] for group in cohort.key_groups]
-                rows[node.number] = self._applied_by_group(node, rows[node.parent], epoch, sorted(taken))
+                    rows[vertex.number] = together([each.output for each in made])
+                    late[vertex.number] = tuple(together(list(side)) for side in zip(*(each.late for each in made), strict=True))
+            elif isinstance(vertex.operator, LateSide):
+                if late.get(vertex.parent or 0):
+                    mine = late[vertex.parent or 0][vertex.operator.side]
+                    rows[vertex.number] = Grouped(mine.frame.select(*vertex.operator.given.schema), mine.ends)
+            elif vertex.parent in rows:
+                taken = [group for cohort in takers[self.program.owner(vertex.number) or ""] for group in cohort.key_groups]
+                rows[vertex.number] = self._applied_by_group(vertex, rows[vertex.parent], epoch, sorted(taken))
         self._send_grouped(rows, epoch, takers)
         self._stage_grouped(rows, epoch, takers)
 
     def _advance(
         self,
         operator: StatefulOperator,
-        node: Node,
+        vertex: Vertex,
         cohort: Cohort,
         epoch: EpochWork,
         rows: Mapping[int, Grouped],
@@ -238,9 +238,9 @@ class LevelTask:
             [given.rows for given in inputs],
             [given.batch for given in inputs],
             cohort.state,
-            self._context(node, epoch),
+            self._context(vertex, epoch),
         )
-        made = call.run(lambda group, compute: self._decided(node, epoch, group, compute))
+        made = call.run(lambda group, compute: self._decided(vertex, epoch, group, compute))
         cohort.advance(epoch.epoch, made)
         for given in inputs:
             cohort.rows_in += given.rows.counts
@@ -265,10 +265,10 @@ class LevelTask:
         combiner = operator.combiner(shape)
         found = [self.inbox.rows(number, epoch.epoch, self.key_groups) for number in feed.exchanges]
         pieces = [piece for piece in found if piece is not None]
-        for number in feed.nodes:
+        for number in feed.vertices:
             if number in rows:
                 pieces.append(self._combined(combiner, rows[number], shape) if combiner else rows[number])
-        is_mixed = combiner is not None and len(feed.exchanges) + len(feed.nodes) > 1
+        is_mixed = combiner is not None and len(feed.exchanges) + len(feed.vertices) > 1
         if combiner and is_mixed:
             # Each exchange may carry parts for other operators too: take those that all have.
             schema = combiner.schema(shape)
@@ -281,7 +281,7 @@ class LevelTask:
         empty = Grouped(pl.DataFrame(schema=schema), np.zeros(self.key_groups, dtype=np.int64))
         grouped = together([piece.within(wanted) for piece in pieces] or [empty])
         prepared = Prepared(grouped, Batch(schema, (grouped.frame,)))
-        if not feed.nodes and not is_mixed:
+        if not feed.vertices and not is_mixed:
             batches[shared] = prepared
         return prepared
 
@@ -289,32 +289,32 @@ class LevelTask:
         parts = combiner.combine(rows.frame, shape)
         return Grouped.of(parts, key_groups_of(hash_rows(parts, combiner.key), self.key_groups), self.key_groups)
 
-    def _applied_by_group(self, node: Node, rows: Grouped, epoch: EpochWork, taken: Sequence[int]) -> Grouped:
+    def _applied_by_group(self, vertex: Vertex, rows: Grouped, epoch: EpochWork, taken: Sequence[int]) -> Grouped:
         """What an operator without state makes of each key group's rows; in one call, if it takes each row for itself."""
-        operator = node.operator
+        operator = vertex.operator
         if (
             isinstance(operator, Transform)
             and operator.leaves_rows_in_place
             and operator.determinism is not Determinism.ARBITRARY
         ):
             kept = np.flatnonzero(operator.kept(rows.frame))
-            made = self._applied(node, rows.frame[kept] if kept.size < rows.frame.height else rows.frame, epoch, 0)
+            made = self._applied(vertex, rows.frame[kept] if kept.size < rows.frame.height else rows.frame, epoch, 0)
             return Grouped(made, np.searchsorted(kept, rows.ends))
         pieces, counts = [], np.zeros(self.key_groups, dtype=np.int64)
         for group in taken:
             start = int(rows.ends[group] - rows.counts[group])
-            made = self._applied(node, rows.frame.slice(start, int(rows.counts[group])), epoch, group)
+            made = self._applied(vertex, rows.frame.slice(start, int(rows.counts[group])), epoch, group)
             pieces.append(made)
             counts[group] = made.height
         return Grouped(pl.concat(pieces, rechunk=True), np.cumsum(counts))
 
-    def _applied(self, node: Node, frame: pl.DataFrame, epoch: EpochWork, order: int) -> pl.DataFrame:
-        operator = node.operator
+    def _applied(self, vertex: Vertex, frame: pl.DataFrame, epoch: EpochWork, order: int) -> pl.DataFrame:
+        operator = vertex.operator
         if not isinstance(operator, StatelessOperator):
             raise JobError(f"operator {operator.name!r} cannot be applied to a table")
         try:
-            context = with_lookup(self._context(node, epoch), operator, self.plan.durable_url)
-            made = self._decided(node, epoch, order, lambda: Outcome(operator.apply(frame, context))).output
+            context = with_lookup(self._context(vertex, epoch), operator, self.plan.durable_url)
+            made = self._decided(vertex, epoch, order, lambda: Outcome(operator.apply(frame, context))).output
         except Exception as error:
             raise failed(operator.name, f"in epoch {epoch.epoch}", error) from error
         wanted = self.program.topology.shapes[operator.name].schema
@@ -325,24 +325,26 @@ class LevelTask:
             )
         return made
 
-    def _decided(self, node: Node, epoch: EpochWork, order: int, compute: Callable[[], Outcome]) -> Outcome:
+    def _decided(self, vertex: Vertex, epoch: EpochWork, order: int, compute: Callable[[], Outcome]) -> Outcome:
         """An outcome; one that could come out differently another time is logged before it is used."""
-        if node.operator.determinism is not Determinism.ARBITRARY or self.plan.durable_url is None:
+        if vertex.operator.determinism is not Determinism.ARBITRARY or self.plan.durable_url is None:
             return compute()
-        identity = OutcomeId(node.operator.name, self.program.branch(node), epoch.epoch, order, epoch.plan)
+        identity = OutcomeId(vertex.operator.name, self.program.branch(vertex), epoch.epoch, order, epoch.plan)
         return decided(DurableStore(self.plan.durable_url), identity, compute)
 
     def _send_grouped(self, rows: Mapping[int, Grouped], epoch: EpochWork, takers: Mapping[str, list[Cohort]]) -> None:
         """Send each node's rows, with the key group that each comes from, to the exchanges that start at it."""
         for exchange in self.program.exchanges:
-            mine = rows.get(exchange.node)
+            mine = rows.get(exchange.vertex)
             if mine is None or not mine.frame.height:
                 continue
             table = exchange.outgoing(mine.frame.with_columns(pl.Series(SOURCE, mine.groups, dtype=pl.UInt16)), SOURCE)
             send(exchange, table, epoch.epoch, SOURCES, self.targets[exchange.number], self.writers)
             if self.kept[exchange.number].any():
                 # What a shadow makes is for those in this job only.
-                sources = self._groups_of(takers[self.program.owner(exchange.node) or ""], lambda cohort: not cohort.work.shadow)
+                sources = self._groups_of(
+                    takers[self.program.owner(exchange.vertex) or ""], lambda cohort: not cohort.work.shadow
+                )
                 table = table.filter(pl.Series(sources[table.get_column(SOURCE).to_numpy()], dtype=pl.Boolean))
                 groups = key_groups_of(hash_rows(table, exchange.key), self.key_groups)
                 origin = Origin(exchange.number, epoch.epoch, SOURCES)
@@ -371,13 +373,13 @@ class LevelTask:
         entry = frame.entry
         self.writers[self.slot].add(entry.exchange, entry.epoch, entry.order, entry.key_groups, entry.ends, bytes(frame.body))
 
-    def _context(self, node: Node, epoch: EpochWork) -> EpochContext:
+    def _context(self, vertex: Vertex, epoch: EpochWork) -> EpochContext:
         before = epoch.watermarks_us
         after = epoch.closing_us
         if after is None:
             after = dict(before)
             merge_maxima({0: after}, {0: self.maxima_us.get(epoch.epoch, {})})
-        return EpochContext(epoch.epoch, watermark_us(node, before), watermark_us(node, after))
+        return EpochContext(epoch.epoch, watermark_us(vertex, before), watermark_us(vertex, after))
 
     def _targets(self) -> list[Targets]:
         """For each exchange, the key groups that each slot wants of it."""
@@ -389,7 +391,7 @@ class LevelTask:
 
 def _queries_by_node(program: Program) -> dict[int, list[tuple[str, int]]]:
     found: dict[int, list[tuple[str, int]]] = {}
-    for query, nodes in program.query_nodes.items():
-        for branch, number in enumerate(nodes):
+    for query, vertices in program.query_vertices.items():
+        for branch, number in enumerate(vertices):
             found.setdefault(number, []).append((query, branch))
     return found

@@ -29,9 +29,9 @@ from resurge.coordinator.inputs import (
     Stop,
     TakeEpoch,
 )
+from resurge.coordinator.job_events import planned as planned_events
 from resurge.coordinator.jobs import is_void
 from resurge.coordinator.measuring import priced
-from resurge.coordinator.narration import planned as plan_told
 from resurge.coordinator.policies import live, migration
 from resurge.coordinator.scheduling import after_loss, is_same_question
 from resurge.coordinator.state import Ended, Goal, JobState, Publication, Question, Saving, Stage, Turn
@@ -54,8 +54,8 @@ def nodes_changed(state: JobState, changed: NodesChanged, now_s: float) -> JobSt
     # A blocking recovery waits for as many nodes as there ever were.
     wanted = max(state.strategy.nodes_wanted, len(facts.capacity))
     state = replace(state, facts=facts, members=members, strategy=replace(state.strategy, nodes_wanted=wanted))
-    state = replace(state, lane=replace(state.lane, is_told_waiting=False))
-    return priced(state.emitting(*state.told.changed(now_s, before, state.facts)))
+    state = replace(state, lane=replace(state.lane, has_reported_waiting=False))
+    return priced(state.emitting(*state.emitted.changed(now_s, before, state.facts)))
 
 
 def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
@@ -83,7 +83,7 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
             state = _without(state, attempt).sending(Cancel(attempt))
     state = replace(state, ended=tuple(ended for ended in state.ended if ended.ended.attempt in state.jobs))
     state = migration.after_loss(state, gone, now_s)
-    return priced(state.emitting(*state.told.changed(now_s, before, facts)))
+    return priced(state.emitting(*state.emitted.changed(now_s, before, facts)))
 
 
 def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
@@ -169,9 +169,9 @@ def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
     moved = frozenset(recovery.moved(before, after))
     versions = {partition: version for partition, version in state.versions.items() if partition not in moved}
     state = replace(state, facts=after, versions=versions, question=Question())
-    events = list(plan_told(now_s, before, after, answer.took_s, state.strategy.name))
-    told, load = state.told.measured(now_s, after, state.buffers.size_bytes)
-    return state.emitting(told, [*events, *load])
+    events = list(planned_events(now_s, before, after, answer.took_s, state.strategy.name))
+    emitted, load = state.emitted.measured(now_s, after, state.buffers.size_bytes)
+    return state.emitting(emitted, [*events, *load])
 
 
 # Commands that were carried out, and wishes

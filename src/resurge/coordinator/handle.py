@@ -94,9 +94,9 @@ def _without_nodes(state: JobState, now_s: float) -> JobState:
     if state.goal.is_stopping:
         message = "there is no node to run on and the job was asked to stop; run again when there are nodes"
         return replace(state, failure=Failure("JobError", message))
-    if state.lane.is_told_waiting:
+    if state.lane.has_reported_waiting:
         return state
-    return recorder.waiting(replace(state, lane=replace(state.lane, is_told_waiting=True)), now_s)
+    return recorder.waiting(replace(state, lane=replace(state.lane, has_reported_waiting=True)), now_s)
 
 
 # What the user wished, stage by stage

@@ -1,4 +1,4 @@
-"""What a coordinator is told: facts about nodes and jobs, answers to its commands, and wishes of the user.
+"""What a coordinator gets: changes of nodes and jobs, answers to its commands, and wishes of the user.
 
 Inputs are small and can be written down: they carry names and figures, never rows. Every command but `Emit` ends in exactly one.
 """
@@ -62,7 +62,7 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True, tag=True):
-    """A job succeeded, or was void because nodes were lost, or failed; at this time, where that was before it is told."""
+    """A job succeeded, or was void because nodes were lost, or failed; at this time, where that was before the input arrives."""
 
     attempt: str
     result: JobResult | None = None

@@ -126,7 +126,7 @@ def answered(number: int, problem: MoveProblem) -> MovesPlanned:
     return MovesPlanned(number, moves, "", plan.imbalance, plan.imbalance_before)
 
 
-def told(state: JobState, moves: Mapping[Partition, NodeId], answer: MovesPlanned) -> str:
+def summary(state: JobState, moves: Mapping[Partition, NodeId], answer: MovesPlanned) -> str:
     """What a balance would do, in one line."""
     if not moves:
         return f"no move would be worth it (imbalance {answer.imbalance_before:.2f}): nothing would move"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from resurge.coordinator.commands import Emit
-from resurge.coordinator.narration import Told
+from resurge.coordinator.job_events import Emitted
 from resurge.coordinator.state import JobState, Publication, Saving
 from resurge.protocols.recovery import Facts
 from resurge.telemetry import events
@@ -28,7 +28,7 @@ def started(state: JobState, now_s: float) -> JobState:
     if known.topology is not None:
         found.append(known.topology)
     found += [events.Warned(now_s, warning) for warning in known.warnings]
-    return state.emitting(Told.at_start(is_new=known.generation == 1), found)
+    return state.emitting(Emitted.at_start(is_new=known.generation == 1), found)
 
 
 def arrivals_s(state: JobState, before: Facts, after: Facts) -> dict[str, tuple[float, ...]]:
@@ -49,13 +49,13 @@ def arrivals_s(state: JobState, before: Facts, after: Facts) -> dict[str, tuple[
 def published(state: JobState, publication: Publication, now_s: float) -> JobState:
     """Readers see what a job has staged: an epoch, or what lagging partitions have made."""
     latencies_s = {query: [now_s - at_s for at_s in times] for query, times in publication.arrivals_s.items()}
-    told, found = state.told.committed(now_s, state.facts)
+    emitted, found = state.emitted.committed(now_s, state.facts)
     if publication.epoch is not None:
         found = [*found, _epoch(state, publication, publication.epoch, latencies_s, now_s)]
     elif publication.step is not None:
         found = [*found, _catch_up(publication, latencies_s, now_s)]
-    told, load = told.measured(now_s, state.facts, state.buffers.size_bytes)
-    return state.emitting(told, [*found, *load])
+    emitted, load = emitted.measured(now_s, state.facts, state.buffers.size_bytes)
+    return state.emitting(emitted, [*found, *load])
 
 
 def _epoch(

@@ -68,10 +68,10 @@ def went_back(before: JobState, fresh: JobState, now_s: float) -> tuple[JobState
         goal=before.goal,
         lane=lane,
         rhythm=before.rhythm,
-        told=before.told,
+        emitted=before.emitted,
         next_number=before.next_number,
         next_attempt=before.next_attempt,
     )
     state = state.sending(*(Emit(Warned(now_s, warning)) for warning in fresh.description.warnings))
-    state = state.emitting(*state.told.changed(now_s, before.facts, state.facts))
+    state = state.emitting(*state.emitted.changed(now_s, before.facts, state.facts))
     return replace(state, outbox=()), state.outbox

@@ -7,7 +7,7 @@ from enum import Enum
 from resurge.coordinator.buffers import Buffers
 from resurge.coordinator.commands import Append, Command, Emit, Record
 from resurge.coordinator.inputs import Failure, JobEnded, JobResult, Member
-from resurge.coordinator.narration import Told
+from resurge.coordinator.job_events import Emitted
 from resurge.coordinator.scheduling import Strategy
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job, Replica
@@ -105,7 +105,7 @@ class Lane:
     not_before_s: float = float("-inf")
     considered: int | None = None
     hurried: int | None = None
-    is_told_waiting: bool = False
+    has_reported_waiting: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Migration:
     drains: NodeId | None = None
     is_dry_run: bool = False
     is_planned: bool = False
-    is_told: bool = False
+    is_reported: bool = False
     rounds: Mapping[Partition, int] = field(default_factory=dict)
     shipped_bytes: Mapping[Partition, int] = field(default_factory=dict)
     total_bytes: int = 0
@@ -251,7 +251,7 @@ class JobState:
     open_commands: Mapping[int, Publication | Saving | None] = field(default_factory=dict)
     next_number: int = 1
     next_attempt: int = 1
-    told: Told = field(default_factory=Told)
+    emitted: Emitted = field(default_factory=Emitted)
     failures: int = 0
     failure: Failure | None = None
     wake_s: float | None = None
@@ -276,9 +276,9 @@ class JobState:
         """With more commands to be carried out."""
         return replace(self, outbox=(*self.outbox, *commands))
 
-    def emitting(self, told: Told, found: list[Event]) -> "JobState":
-        """With what telemetry has told by now."""
-        return replace(self, told=told, outbox=(*self.outbox, *map(Emit, found)))
+    def emitting(self, emitted: Emitted, found: list[Event]) -> "JobState":
+        """With what telemetry has emitted by now."""
+        return replace(self, emitted=emitted, outbox=(*self.outbox, *map(Emit, found)))
 
     def numbered(self, purpose: Publication | Saving | None = None) -> tuple["JobState", int]:
         """With one more command that must be answered, and its number."""

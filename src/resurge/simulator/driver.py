@@ -11,8 +11,8 @@ from resurge.coordinator import commands as do
 from resurge.coordinator import inputs
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import Input, JobEnded, JobResult, Member, NodesChanged
+from resurge.coordinator.job_events import described_graph
 from resurge.coordinator.move_requests import answered as answered_moves
-from resurge.coordinator.narration import described_graph
 from resurge.coordinator.scheduling import Strategy, answered
 from resurge.coordinator.starting import Found, first_state
 from resurge.coordinator.state import Description, JobState, Pending, Settings

@@ -67,7 +67,7 @@ def simulate(
     telemetry: TelemetryLog | None = None,
     is_checked: bool = True,
 ) -> Outcome:
-    """Run a scenario, given or drawn from the seed, to its end; a broken promise ends it early and is told in the outcome.
+    """Run a scenario, given or drawn from the seed, to its end; a broken promise ends it early and is named in the outcome.
 
     >>> outcome = simulate("random", seed=1)
     >>> outcome.broken is None, outcome.facts.is_whole
@@ -150,9 +150,9 @@ class _Run:
         calm_s = self.scenario.timing.interval_s * (2 if self.scenario.heals else 20)
         state = self.driver.state
         is_settled = not state.open_commands and self.env.now >= self.driver.stalled_until_s
-        is_told = state.told.live in (None, state.facts.live_queries)
+        is_reported = state.emitted.live in (None, state.facts.live_queries)
         is_still = state.migration is None
-        return waited_s > calm_s and state.facts.is_whole and is_settled and is_told and is_still
+        return waited_s > calm_s and state.facts.is_whole and is_settled and is_reported and is_still
 
     def _restart(self) -> None:
         """Another driver takes over after a while."""

@@ -90,7 +90,7 @@ class Driven:
     def answers(self) -> list[tuple[Verdict, str]]:
         return [(c.answer.verdict, c.answer.text) for c in self.sent if isinstance(c, Respond)]
 
-    def told(self, kind: type) -> list[object]:
+    def emitted(self, kind: type) -> list[object]:
         return [command.event for command in self.sent if isinstance(command, Emit) and isinstance(command.event, kind)]
 
     def place(self, partition: Partition) -> str | None:
@@ -121,7 +121,7 @@ def test_state_is_shipped_while_epochs_go_on_and_the_rest_with_the_switch() -> N
     driven.finish(switch)
     assert driven.place(COUNTS[0]) == N3 and driven.state.versions[COUNTS[0]] == switch.attempt
     assert [verdict for verdict, _ in driven.answers()] == [Verdict.ACCEPTED, Verdict.DONE]
-    [begun], [ended] = driven.told(MoveStarted), driven.told(MoveEnded)
+    [begun], [ended] = driven.emitted(MoveStarted), driven.emitted(MoveEnded)
     assert begun.partitions == {"counts/0": ["n1", "n3"]} and (ended.moved, ended.pause_s, ended.failure) == (1, 0.01, "")
 
 
@@ -166,7 +166,7 @@ def test_a_node_lost_in_the_switch_leaves_the_source_primary_or_recovers_it(lost
     else:
         assert COUNTS[0] not in driven.state.versions
     assert [verdict for verdict, _ in driven.answers()] == [Verdict.ACCEPTED, Verdict.FAILED]
-    assert driven.state.migration is None and driven.told(MoveEnded)[0].failure
+    assert driven.state.migration is None and driven.emitted(MoveEnded)[0].failure
     driven.tell(JobEnded(switch.attempt, JobResult(rows_read=1)))
     assert driven.state.versions.get(COUNTS[0]) != switch.attempt
 
@@ -272,7 +272,7 @@ def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:
     driven.finish(driven.job())
     [(verdict, text)] = driven.answers()
     assert verdict is Verdict.DONE and "would move" in text and " to n3" in text
-    assert not driven.told(MoveStarted) and driven.place(COUNTS[0]) == N1
+    assert not driven.emitted(MoveStarted) and driven.place(COUNTS[0]) == N1
 
 
 def test_the_balancer_waits_until_load_was_uneven_for_some_epochs_and_rests_afterwards() -> None:
@@ -282,7 +282,7 @@ def test_the_balancer_waits_until_load_was_uneven_for_some_epochs_and_rests_afte
     for _ in range(30):
         for flight in list(driven.state.jobs.values()):
             driven.finish(flight.job)
-        begun.append(len(driven.told(MoveStarted)))
+        begun.append(len(driven.emitted(MoveStarted)))
     assert begun[3] == 0 and begun[-1] == 1
     loads = {node: sum(driven.place(partition) == node for partition in COUNTS) for node in (N1, N2, N3)}
     assert sorted(loads.values()) == [2, 2, 2] and not driven.answers()

@@ -47,7 +47,7 @@ def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:
         arrivals_s = {**state.arrivals_s, ready.epoch: ready.arrival_s}
         state = replace(state, pending=pending, arrivals_s=arrivals_s, lane=replace(state.lane, turn=Turn.DUE))
         return state.appending(EpochPlan(ready.epoch, is_drain))
-    state = state.emitting(*state.told.committed(now_s, state.facts))
+    state = state.emitting(*state.emitted.committed(now_s, state.facts))
     rest_s = max(state.settings.idle_s, 0.0 if goal.until_idle else state.settings.interval_s)
     lane = replace(state.lane, turn=Turn.RESTING, rest_s=rest_s, is_looked=True)
     state = replace(state, lane=lane)

@@ -84,7 +84,7 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
     if not state.facts.is_whole or not state.facts.capacity.keys() >= set(moves.values()):
         return replace(state, migration=replace(migration, is_planned=False))
     if migration.is_dry_run:
-        return _concluded(state, now_s, move_requests.told(state, moves, answer))
+        return _concluded(state, now_s, move_requests.summary(state, moves, answer))
     if not moves:
         return _concluded(state, now_s, "no move is worth it: nothing moves" if migration.drains is None else "")
     return _started(state, migration, moves, now_s)
@@ -92,8 +92,8 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
 
 def _started(state: JobState, migration: Migration, moves: Moves, now_s: float) -> JobState:
     here = {str(partition): [str(state.facts.standing[partition].node), str(node)] for partition, node in moves.items()}
-    state = replace(state, migration=replace(migration, moves=dict(moves), is_told=True, rounds={}, shipped_bytes={}))
-    if not migration.is_told:
+    state = replace(state, migration=replace(migration, moves=dict(moves), is_reported=True, rounds={}, shipped_bytes={}))
+    if not migration.is_reported:
         state = responded(state, migration.request, Answer(Verdict.ACCEPTED, f"{len(moves)} partitions move"))
     return state.sending(Emit(events.MoveStarted(now_s, migration.request, migration.how, here)))
 
@@ -213,7 +213,7 @@ def given_up(state: JobState, reason: str, now_s: float) -> JobState:
 def _refused(state: JobState, reason: str, now_s: float) -> JobState:
     migration = state.migration
     assert migration is not None
-    if migration.is_told:
+    if migration.is_reported:
         return given_up(state, reason, now_s)
     return _ended(state, Answer(Verdict.REFUSED, reason), now_s)
 
@@ -236,12 +236,12 @@ def _ended(state: JobState, answer: Answer, now_s: float) -> JobState:
     is_done = answer.verdict is Verdict.DONE
     if migration.drains is not None and not is_done:
         state = priced(replace(state, draining=state.draining - {migration.drains}))
-    if migration.is_told:
+    if migration.is_reported:
         failure = "" if is_done else answer.text
-        told = events.MoveEnded(
+        emitted = events.MoveEnded(
             now_s, migration.request, migration.moved, took_s, migration.pause_s, migration.total_bytes, failure
         )
-        state = state.sending(Emit(told))
+        state = state.sending(Emit(emitted))
     full = Answer(answer.verdict, answer.text, took_s, migration.pause_s)
     state = responded(replace(state, migration=None, copies={}), migration.request, full)
     return balance.rested(state)

@@ -56,7 +56,7 @@ class Attempt:
     reports: list[SlotReport] | None = None
     error: Exception | None = None
     ended_s: float | None = None
-    is_told: bool = False
+    is_reported: bool = False
     thread: threading.Thread | None = None
 
     def parts(self, first: int, last: int) -> list[StagedPart]:
@@ -144,7 +144,7 @@ class Edge:
 
     def settled(self, state: JobState) -> None:
         """All commands of one input are carried out: let go of what nothing will ask for."""
-        for attempt in [name for name, known in self.attempts.items() if name not in state.jobs and known.is_told]:
+        for attempt in [name for name, known in self.attempts.items() if name not in state.jobs and known.is_reported]:
             del self.attempts[attempt]
         known = (state.versions, state.shadows, state.facts.capacity)
         if any(mine is not other for mine, other in zip(known, self._settled, strict=True)):
@@ -188,7 +188,7 @@ class Edge:
     def _cancel(self, command: do.Cancel) -> None:
         """A job that has not begun never does. One that runs is ended by its runner, which watches its nodes, or ends for nothing."""
         if self.foreground is not None and self.foreground.job.attempt == command.attempt:
-            self.foreground.is_told, self.foreground = True, None
+            self.foreground.is_reported, self.foreground = True, None
             self.tell(JobEnded(command.attempt, failure=Failure(ENGINE_FAILED, "cancelled before it began")))
 
     def run_foreground(self) -> JobEnded | None:
@@ -214,7 +214,7 @@ class Edge:
 
     def ended(self, attempt: Attempt) -> JobEnded:
         """What came of an attempt, as an input of the coordinator; asked by the thread that decides."""
-        attempt.is_told = True
+        attempt.is_reported = True
         return msgspec.structs.replace(self._outcome(attempt), at_s=attempt.ended_s)
 
     def _outcome(self, attempt: Attempt) -> JobEnded:

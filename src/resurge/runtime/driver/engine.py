@@ -8,7 +8,7 @@ import queue
 import threading
 from collections import deque
 
-from resurge.coordinator import inputs, narration
+from resurge.coordinator import inputs, job_events
 from resurge.coordinator.commands import Command, Poll
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import CommandFailed, Failure, Input, JobEnded, Requested, Wish
@@ -169,7 +169,7 @@ class Engine:
             {query.name: query.priority for query in topology.queries.values()},
             topology.key_groups,
             output_partitions(self.program),
-            narration.described(clock_s(), topology),
+            job_events.described(clock_s(), topology),
             tuple(found.warnings),
         )
 

@@ -1,4 +1,4 @@
-"""Changes of facts as events, told alike by a real and by a simulated driver."""
+"""Telemetry events that follow from changes of a job: the same on Spark and in the simulator."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ NO_QUERY = "(no query)"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What has been told: the query partitions that are back, None if nobody waits for any yet; and the last load."""
+class Emitted:
+    """What has been emitted: the query partitions that are back, None if nobody waits for any yet; and the last load."""
 
     live: frozenset[str] | None = None
     seen: int | None = None
@@ -24,11 +24,11 @@ class Told:
     loaded: tuple[tuple[str, NodeId | None], ...] = ()
 
     @classmethod
-    def at_start(cls, *, is_new: bool) -> "Told":
+    def at_start(cls, *, is_new: bool) -> "Emitted":
         """A driver began: of a new job nobody is waiting for a query yet, else all that run are back."""
         return cls(None if is_new else frozenset())
 
-    def changed(self, now_s: float, before: Facts, after: Facts) -> tuple["Told", list[events.Event]]:
+    def changed(self, now_s: float, before: Facts, after: Facts) -> tuple["Emitted", list[events.Event]]:
         """Nodes that went and came, buffering switched, queries that went down."""
         found: list[events.Event] = []
         for node in sorted(set(before.capacity) - set(after.capacity)):
@@ -43,19 +43,19 @@ class Told:
         down = self.live - after.live_queries
         return replace(self, live=self.live - down), [*found, events.QueriesChanged(now_s, after.head, sorted(down), [])]
 
-    def committed(self, now_s: float, after: Facts) -> tuple["Told", list[events.Event]]:
+    def committed(self, now_s: float, after: Facts) -> tuple["Emitted", list[events.Event]]:
         """Queries that came back; also those that had nothing to catch up with, and so were live without a step."""
         if self.seen == after.revision:
             return self, []
-        told = replace(self, seen=after.revision)
+        emitted = replace(self, seen=after.revision)
         if self.live is None:
-            return replace(told, live=after.live_queries or None), []
+            return replace(emitted, live=after.live_queries or None), []
         back = after.live_queries - self.live
         if not back:
-            return told, []
-        return replace(told, live=self.live | back), [events.QueriesChanged(now_s, after.head, [], sorted(back))]
+            return emitted, []
+        return replace(emitted, live=self.live | back), [events.QueriesChanged(now_s, after.head, [], sorted(back))]
 
-    def measured(self, now_s: float, facts: Facts, buffered_bytes: int = 0) -> tuple["Told", list[events.Event]]:
+    def measured(self, now_s: float, facts: Facts, buffered_bytes: int = 0) -> tuple["Emitted", list[events.Event]]:
         """The load of operators and nodes, when something has moved or some seconds have passed."""
         placed = tuple((known.phase.value, known.node) for known in facts.standing.values())
         since_s = now_s - self.load_s

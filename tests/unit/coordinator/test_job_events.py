@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from resurge.coordinator.narration import Told, planned
+from resurge.coordinator.job_events import Emitted, planned
 from resurge.coordinator.scheduling import Strategy, everything_down, schedule, with_costs
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Facts, Phase
@@ -11,17 +11,17 @@ from tests.unit.protocols.test_recovery import N1, N2, whole
 
 
 class Telling:
-    """What has been told so far, one call after another."""
+    """What has been emitted so far, one call after another."""
 
     def __init__(self, *, is_new: bool = True) -> None:
-        self.told = Told.at_start(is_new=is_new)
+        self.emitted = Emitted.at_start(is_new=is_new)
 
     def changed(self, before: Facts, after: Facts) -> list[Event]:
-        self.told, events = self.told.changed(1.0, before, after)
+        self.emitted, events = self.emitted.changed(1.0, before, after)
         return events
 
     def back(self, facts: Facts) -> list[str]:
-        self.told, events = self.told.committed(1.0, facts)
+        self.emitted, events = self.emitted.committed(1.0, facts)
         return [query for event in events if isinstance(event, QueriesChanged) for query in event.back]
 
 
@@ -67,11 +67,11 @@ def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
 
 def test_load_is_told_when_something_moved_and_every_few_seconds() -> None:
     """A page that shows load is at most some seconds behind, and a steady job writes little."""
-    told, facts = Told(), whole()
+    emitted, facts = Emitted(), whole()
 
     def loads(now_s: float, seen: Facts) -> list[Event]:
-        nonlocal told
-        told, events = told.measured(now_s, seen)
+        nonlocal emitted
+        emitted, events = emitted.measured(now_s, seen)
         return events
 
     assert len(loads(0.0, facts)) == 1

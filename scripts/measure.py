@@ -90,15 +90,6 @@ MEASUREMENTS = (
 )
 
 
-def there_is(measurement: Measurement) -> bool:
-    """Whether the command exists; a benchmark may be listed before it is written."""
-    words = measurement.command.split()
-    if words[0] in ("-m", "soak", "chaos", "study"):
-        return True
-    asked = subprocess.run([RESURGE, *words[:2], "--help"], capture_output=True, check=False)
-    return asked.returncode == 0
-
-
 def chosen(names: Sequence[str]) -> list[Measurement]:
     """The measurements of some names and groups."""
     known = {measurement.name for measurement in MEASUREMENTS} | {measurement.group for measurement in MEASUREMENTS} | {"all"}
@@ -143,10 +134,7 @@ def main() -> None:
         return
     if " " in commit():
         raise SystemExit(f"the working tree is at {commit()}; expected a commit, which every result names: commit first")
-    absent = [found.name for found in wanted if not there_is(found)]
-    for name in absent:
-        print(f"{name}: there is no such benchmark yet, left out")
-    left = [found for found in wanted if found.name not in absent and (given.again or not found.is_current())]
+    left = [found for found in wanted if given.again or not found.is_current()]
     print(f"{len(left)} to do, about {sum(found.minutes for found in left):g} minutes", flush=True)
     failed = [found.name for found in left if not measure(found)]
     if any(found.needs_servers for found in left):

@@ -194,6 +194,7 @@ def plain(result: dict[str, Any]) -> str:
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "throughput": ("throughput", throughput),
     "growth": ("growth", growth),
+    "cluster-growth": ("cluster-growth", growth),
     "latency": ("latency", latency),
     "state": ("state", state),
     "slots": ("slots", slots),

@@ -1,4 +1,4 @@
-"""resurge bench throughput | growth | latency | state | slots: ratios inside one run, each with a result file."""
+"""resurge bench throughput | growth | latency | state | slots | driver | connectors: ratios inside one run, each with a result file."""
 
 import json
 import tempfile

@@ -14,7 +14,7 @@ from resurge.cli.telling import telling
 
 def soak(
     hours: Annotated[
-        float, typer.Option(min=0.05, help="How long to run; the first ten minutes, or a sixth, do not count.")
+        float, typer.Option(min=0.1, help="How long to run; the first ten minutes, less of a short run, do not count.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Which nodes are killed, and when.")] = 1,
     out: Annotated[Path, typer.Option(help="Result file; a picture goes beside it.")] = Path("out/bench/soak.json"),

@@ -108,10 +108,7 @@ def soak(hours: float, seed: int, tell: Callable[[str], None]) -> dict[str, Any]
     """Run for some hours; every two minutes one or two nodes are killed and replaced, one lives to the end."""
     epochs = int(hours * 3600 / INTERVAL_S)
     rng = random.Random(seed)
-    strikes = [
-        Strike(epoch, rng.uniform(0, INTERVAL_S), rng.choice((1, 1, 2)), (REPLACEMENT_AFTER_S, REPLACEMENT_AFTER_S + 5))
-        for epoch in range(STRIKE_EVERY_EPOCHS, epochs - STRIKE_EVERY_EPOCHS, STRIKE_EVERY_EPOCHS)
-    ]
+    strikes = [_strike(epoch, rng) for epoch in range(STRIKE_EVERY_EPOCHS, epochs - STRIKE_EVERY_EPOCHS, STRIKE_EVERY_EPOCHS)]
     tell(f"starting a Spark cluster of {NODES} nodes")
     with (
         tempfile.TemporaryDirectory(prefix="resurge-soak-") as folder,
@@ -143,8 +140,13 @@ def soak(hours: float, seed: int, tell: Callable[[str], None]) -> dict[str, Any]
     return counts | verdict(watch.samples, warm_up_s(hours))
 
 
+def _strike(epoch: int, rng: random.Random) -> Strike:
+    delay_s, count = rng.uniform(0, INTERVAL_S), rng.choice((1, 1, 2))
+    return Strike(epoch, delay_s, count, tuple(REPLACEMENT_AFTER_S + 5 * index for index in range(count)))
+
+
 def victims(alive: Sequence[str], count: int, rng: random.Random) -> list[str]:
-    """Whom to kill, so that a cluster keeps no more nodes than it began with: two replacements come for each strike."""
+    """Whom to kill, so that a cluster keeps no more nodes than it began with: as many replacements come as are to be killed."""
     others = sorted(node for node in alive if node != SURVIVOR)
     return rng.sample(others, min(len(others), max(0, len(alive) - NODES + count)))
 

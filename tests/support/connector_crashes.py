@@ -107,6 +107,9 @@ class CrashRun:
     def _wait(self, driver: Any, epochs: int) -> None:
         enough = finished_epochs(self.folder) + epochs
         wait_until(lambda: finished_epochs(self.folder) >= enough or driver.poll() is not None, f"{enough} epochs", 300)
+        # One that has come to the end of the input is fine; one that failed would make all later kills strike nothing.
+        if driver.poll():
+            raise RuntimeError((self.folder / "process.log").read_text()[-3000:])
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from resurge.coordinator.input_log import entries
+from resurge.coordinator.replay import replayed
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.errors import EngineError
 from resurge.runtime.driver.runner import Member
@@ -98,6 +100,9 @@ def check(runner: FailingRunner, folder: Path, strategy: str, undisturbed: dict[
     assert_same(found, undisturbed, strategy)
     told = metrics.query_rows(read_events(folder / "telemetry.jsonl"))
     assert told == {query: rows.height for query, rows in found.items()}, "telemetry counts other rows than the sink has"
+    again = list(replayed(entries((folder / "telemetry.inputs").read_bytes())))
+    assert not [step.difference for step in again if step.difference], "the inputs lead to other decisions when they are replayed"
+    assert len(again) > EPOCHS
 
 
 class UnluckyRunner(InlineRunner):

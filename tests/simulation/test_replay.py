@@ -3,13 +3,15 @@
 import subprocess
 import sys
 
-import msgspec
 import pytest
 
 from resurge.coordinator.canonical import digest
 from resurge.coordinator.handle import handle
-from resurge.coordinator.inputs import Input
+from resurge.coordinator.input_log import MAGIC, Entry, Told, began, block, ended, entries, told
+from resurge.coordinator.inputs import Tick
+from resurge.coordinator.replay import replayed
 from resurge.coordinator.scheduling import STRATEGIES
+from resurge.errors import CorruptFileError
 from resurge.simulator.driver import Driver
 from resurge.simulator.run import simulate
 
@@ -23,14 +25,26 @@ for seed in range(12):
 """
 
 
-def replayed(driver: Driver) -> None:
-    """Handle everything that a driver was told once more, from written inputs."""
+def logged(driver: Driver) -> bytes:
+    """A driver's inputs as its log would have them."""
+    entries: list[Entry] = [began(0.0, driver.first)]
     state = driver.first
     for (at_s, event), wanted in zip(driver.recorded, driver.sent, strict=True):
-        read = msgspec.json.decode(msgspec.json.encode(event), type=Input)
-        state, sent = handle(state, read, at_s)
+        state, sent = handle(state, event, at_s)
         assert sent == wanted
+        entries.append(told(at_s, event, sent, state))
     assert state == driver.state
+    return MAGIC + b"".join(block(part) for part in (entries[:7], entries[7:], [ended(driver.env.now, state)]) if part)
+
+
+def assert_replays(driver: Driver) -> None:
+    """Handle everything that a driver was told once more, from its log."""
+    *_, last = found = list(replayed(entries(logged(driver))))
+    assert [step.difference for step in found if step.difference] == []
+    assert [step.event for step in found if step.event is not None] == [event for _, event in driver.recorded]
+    assert [step.commands for step in found if step.event is not None] == driver.sent
+    assert last.state == driver.state
+    assert digest(last.state) == digest(driver.state)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -38,10 +52,10 @@ def test_every_schedule_can_be_replayed_from_its_inputs(strategy: str) -> None:
     """The same commands after every input, and the same state at the end, for every driver of a run."""
     for seed in range(SEEDS):
         for driver in simulate("random", seed, strategy, is_checked=False).drivers:
-            replayed(driver)
+            assert_replays(driver)
     for seed in range(SEEDS // 4):
         for driver in simulate("elastic", seed, strategy, is_checked=False).drivers:
-            replayed(driver)
+            assert_replays(driver)
 
 
 def test_nothing_depends_on_the_order_of_a_set() -> None:
@@ -61,3 +75,29 @@ def test_a_digest_tells_states_apart() -> None:
     driver = simulate("random", 3).drivers[-1]
     assert digest(driver.state) == digest(driver.state)
     assert digest(driver.first) != digest(driver.state)
+
+
+def test_the_first_input_that_is_decided_otherwise_is_named() -> None:
+    """Another input in the middle: what came before is the same, and nothing after it is looked at."""
+    log = list(entries(logged(simulate("random", 3).drivers[0])))
+    number = next(index for index, entry in enumerate(log) if isinstance(entry, Told) and "run" in "".join(entry.decided))
+    changed = log[number]
+    assert isinstance(changed, Told)
+    log[number] = Told(changed.at_s, Tick(), changed.decided, changed.mark)
+    *before, last = replayed(log)
+    assert not [step.difference for step in before if step.difference]
+    assert last.number == number
+    assert "logged was: " in last.difference
+
+
+def test_a_log_that_was_torn_ends_before_the_tear_and_one_that_was_altered_is_refused() -> None:
+    """A driver that is killed may leave half a block at the end, and nowhere else."""
+    content = logged(simulate("random", 3).drivers[0])
+    whole = list(entries(content))
+    assert list(entries(content[:-3])) == whole[:-1]
+    altered = bytearray(content)
+    altered[len(MAGIC) + 20] ^= 1
+    with pytest.raises(CorruptFileError, match="checksum"):
+        list(entries(bytes(altered)))
+    with pytest.raises(CorruptFileError, match="no log of inputs"):
+        list(entries(b"something else"))

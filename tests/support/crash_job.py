@@ -84,7 +84,12 @@ def shown(folder: Path) -> dict[str, pl.DataFrame]:
 def run(folder: Path, runner: Runner, checkpoint_interval: int = 3, strategy: str = "incremental") -> None:
     """Run to the end of the input and close all windows; a run that was drained before has nothing left to do."""
     options = RunOptions(
-        str(folder / "job"), interval_s=0, checkpoint_interval=checkpoint_interval, local_root=str(folder), strategy=strategy
+        str(folder / "job"),
+        interval_s=0,
+        checkpoint_interval=checkpoint_interval,
+        local_root=str(folder),
+        strategy=strategy,
+        input_log=folder / "telemetry.inputs",
     )
     with TelemetryLog(folder / "telemetry.jsonl") as telemetry:
         engine = Engine(topology(folder), runner, options, telemetry)

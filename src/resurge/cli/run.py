@@ -8,7 +8,7 @@ import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,6 +164,7 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> Non
     try:
         with TelemetryLog(telemetry_path(url)) as telemetry, observed(telemetry, url, topology.name, observers, console.print):
             log = spark_log(telemetry) if is_kept else None
+            options = replace(options, input_log=telemetry.path.with_suffix(".inputs")) if is_kept and telemetry.path else options
             stopped = _run_on_spark(
                 topology, OnSpark(chosen["master"], options, limits, log, chosen["spark_ui"]), telemetry, console
             )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ import polars as pl
 from resurge.connectors.contracts import StagedPart
 from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
+from resurge.coordinator.input_log import entries
+from resurge.coordinator.replay import replayed
 from resurge.experiments.failure_schedules import FailureSchedules
 from resurge.experiments.hashtags import Hashtags, hashtags
 from resurge.runtime.driver.engine import Engine, run_until_done
@@ -61,12 +64,14 @@ class Verdict:
     duplicated: int
     took_s: float = 0.0
     disturbed: int = 0
+    difference: str = ""
+    """Where the driver's inputs lead to other decisions when they are replayed."""
 
-    def to_json(self) -> dict[str, int | float]:
+    def to_json(self) -> dict[str, int | float | str]:
         """As `--json` prints it."""
-        found = {"seed": self.seed, "kills": self.kills, "disturbed": self.disturbed}
-        found |= {"lost": self.lost, "duplicated": self.duplicated}
-        return {**found, "took_s": round(self.took_s, 1)}
+        found: dict[str, int | float | str] = {"seed": self.seed, "kills": self.kills, "disturbed": self.disturbed}
+        found |= {"lost": self.lost, "duplicated": self.duplicated, "took_s": round(self.took_s, 1)}
+        return found | ({"replay": self.difference} if self.difference else {})
 
 
 def job() -> Hashtags:
@@ -80,16 +85,29 @@ def shown(run: Hashtags) -> dict[str, pl.DataFrame]:
     return {name: sink.table(epoch=True) for name, sink in run.sinks.items() if isinstance(sink, MemorySink)}
 
 
-def execute(runner: Runner, strategy: str, telemetry: TelemetryLog | None = None) -> dict[str, pl.DataFrame]:
+def execute(
+    runner: Runner, strategy: str, telemetry: TelemetryLog | None = None, input_log: Path | None = None
+) -> dict[str, pl.DataFrame]:
     """Run the job to its end."""
     run = job()
     with tempfile.TemporaryDirectory(prefix="resurge-chaos-") as folder:
         # Without back-pressure: rows are compared by epoch, so that every run must cut the same epochs.
         options = RunOptions(
-            folder, interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL, strategy=strategy, back_pressure=False
+            folder,
+            interval_s=0,
+            checkpoint_interval=CHECKPOINT_INTERVAL,
+            strategy=strategy,
+            back_pressure=False,
+            input_log=input_log,
         )
         run_until_done(Engine(run.topology, runner, options, telemetry), until_idle=True)
     return shown(run)
+
+
+def replay_difference(input_log: Path) -> str:
+    """Where the driver's inputs, handled again, lead to other decisions; empty if nowhere."""
+    *_, last = replayed(entries(input_log.read_bytes()))
+    return f"input {last.number}: {last.difference}" if last.difference else ""
 
 
 def compare(got: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> tuple[int, int]:
@@ -142,11 +160,14 @@ def run_seed(
     striker = Striker(cluster, schedules.strikes(seed), lambda alive, count: rng.sample(sorted(alive), count))
     telemetry = TelemetryLog()
     telemetry.listeners.append(striker.listen)
-    try:
-        got = execute(runner, strategy, telemetry)
-    finally:
-        striker.finish()
-    return Verdict(seed, striker.kills, *compare(got, wanted), time.monotonic() - began, len(striker.disturbed))
+    with tempfile.TemporaryDirectory(prefix="resurge-chaos-") as folder:
+        log = Path(folder) / "chaos.inputs"
+        try:
+            got = execute(runner, strategy, telemetry, log)
+        finally:
+            striker.finish()
+        difference = replay_difference(log)
+    return Verdict(seed, striker.kills, *compare(got, wanted), time.monotonic() - began, len(striker.disturbed), difference)
 
 
 def chaos(seeds: Sequence[int], schedules: FailureSchedules, strategy: str, tell: Callable[[Verdict], None]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from resurge.coordinator.state import JobState
 from resurge.errors import EngineError, ResurgeError
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job
+from resurge.redaction import redacted
 from resurge.runtime.driver import results
 from resurge.runtime.driver.checkpointing import Checkpoints, saved_cohorts
 from resurge.runtime.driver.compiling import compiled
@@ -223,7 +224,7 @@ class Edge:
             self.membership.lost(error.nodes)
             return JobEnded(name, lost=sorted(error.nodes))
         if error is not None:
-            failure = Failure(ENGINE_FAILED if isinstance(error, EngineError) else type(error).__name__, str(error))
+            failure = Failure(ENGINE_FAILED if isinstance(error, EngineError) else type(error).__name__, redacted(str(error)))
             self.causes[failure] = error
             return JobEnded(name, failure=failure)
         reports = attempt.reports or []

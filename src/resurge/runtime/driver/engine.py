@@ -19,10 +19,12 @@ from resurge.errors import CheckpointDamagedError, JobError, ResurgeError
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
 from resurge.protocols.recovery import Facts
+from resurge.redaction import redacted
 from resurge.runtime.driver.checkpointing import Checkpoints
 from resurge.runtime.driver.edge import Attempt, Edge, Kept, clock_s
 from resurge.runtime.driver.failures import raise_failure
 from resurge.runtime.driver.graphs import output_partitions, partition_graph
+from resurge.runtime.driver.input_recorder import InputRecorder
 from resurge.runtime.driver.job_plans import JobFrame
 from resurge.runtime.driver.ledger import Ledger, shown_epochs
 from resurge.runtime.driver.membership import Membership
@@ -37,7 +39,7 @@ from resurge.storage.durable import DurableStore
 from resurge.storage.job_store import claim
 from resurge.storage.journal import CheckpointRefused, Journal
 from resurge.storage.node_store import job_name
-from resurge.telemetry.events import JobStopped
+from resurge.telemetry.events import JobStopped, Warned
 from resurge.telemetry.log import TelemetryLog
 
 POLL_S = 0.1
@@ -61,6 +63,7 @@ class Engine:
         self._edge: Edge | None = None
         self._state: JobState | None = None
         self._broken: BaseException | None = None
+        self._recorder: InputRecorder | None = None
         self._told: queue.SimpleQueue[Input | Attempt] = queue.SimpleQueue()
         self._answers: deque[Input] = deque()
 
@@ -114,6 +117,9 @@ class Engine:
         self.runner.install(name, JobCode(self.program, sources.readers, self.outputs.sinks))
         self._edge = self._resumed_edge(name, found, sources)
         self._state = self._first_state(found)
+        if self.options.input_log is not None:
+            self._recorder = InputRecorder(self.options.input_log, lambda said: self.telemetry.write(Warned(clock_s(), said)))
+            self._recorder.began(clock_s(), self._state)
         self._wish(inputs.Start())
 
     def _resumed_edge(self, name: str, found: Resumption, sources: Sources) -> Edge:
@@ -213,6 +219,8 @@ class Engine:
             self._edge.ledger.planned[before.pending.epoch] = edge.ledger.planned[before.pending.epoch]
         self._answers.clear()
         self._state, wanted = went_back(before, self._first_state(found), clock_s())
+        if self._recorder is not None:
+            self._recorder.began(clock_s(), self._state)
         self._carry_out(wanted)
         self._answers.append(inputs.Tick())
 
@@ -234,7 +242,8 @@ class Engine:
         else:
             event = self._waited()
             self.observe()
-            self._handle(event)
+            if event is not None:
+                self._handle(event)
 
     def _foreground_ended(self) -> JobEnded | None:
         try:
@@ -244,13 +253,14 @@ class Engine:
             self._broken = error
             raise
 
-    def _waited(self) -> Input:
+    def _waited(self) -> Input | None:
+        """What other threads tell, or that it is time; None after a while without either."""
         wake_s = self.state.wake_s
         wait_s = POLL_S if wake_s is None else min(POLL_S, max(0.0, wake_s - clock_s()))
         try:
             return self._read(self._told.get(timeout=wait_s) if wait_s > 0 else self._told.get_nowait())
         except queue.Empty:
-            return inputs.Tick()
+            return inputs.Tick() if wake_s is not None and clock_s() >= wake_s else None
 
     def _read(self, told: Input | Attempt) -> Input:
         return self.edge.ended(told) if isinstance(told, Attempt) else told
@@ -262,8 +272,15 @@ class Engine:
             self._handle(changed)
 
     def _handle(self, event: Input) -> None:
-        self._state, wanted = handle(self.state, event, clock_s())
-        self._carry_out(wanted)
+        self._carry_out(self._decided(event))
+
+    def _decided(self, event: Input) -> tuple[Command, ...]:
+        """Let the coordinator handle an input, and record it."""
+        now_s = clock_s()
+        self._state, wanted = handle(self.state, event, now_s)
+        if self._recorder is not None:
+            self._recorder.told(now_s, event, wanted, self._state)
+        return wanted
 
     def _carry_out(self, wanted: tuple[Command, ...]) -> None:
         for command in wanted:
@@ -277,8 +294,8 @@ class Engine:
 
     def _failed(self, command: Command, error: BaseException) -> None:
         """Nothing that follows a command that failed may happen; but sources that failed can be asked again."""
-        failure = Failure(type(error).__name__, str(error))
-        self._state, _ = handle(self.state, CommandFailed(getattr(command, "number", 0), failure), clock_s())
+        failure = Failure(type(error).__name__, redacted(str(error)))
+        self._decided(CommandFailed(getattr(command, "number", 0), failure))
         if not isinstance(command, Poll):
             self._broken = error
 
@@ -319,6 +336,8 @@ class Engine:
                 self._edge.let_go()
             else:
                 self.runner.close()
+            if self._recorder is not None:
+                self._recorder.close(clock_s(), self.state)
             self.telemetry.write(JobStopped(clock_s(), self.facts.head if self.is_started else 0, reason))
 
 

@@ -4,6 +4,7 @@ import atexit
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from resurge.connectors.locations import plain_location
 from resurge.coordinator.scheduling import STRATEGIES
@@ -17,6 +18,8 @@ class RunOptions:
 
     With `always_buffers` every partition keeps its output for those below it at all times, and not only after a correlated
     failure: a recovery then needs no shadows, and every epoch costs the writing.
+
+    The driver's inputs are recorded in `input_log`, if one is named, so that its decisions can be replayed.
 
     Nodes keep their local store below `local_root`, up to `local_limit_bytes` each; what is more goes to the folder that Spark
     uses for its own local files.
@@ -36,6 +39,7 @@ class RunOptions:
     always_buffers: bool = False
     local_root: str = field(default_factory=default_local_root)
     local_limit_bytes: int | None = None
+    input_log: Path | None = None
 
     def __post_init__(self) -> None:
         # Executors have another working directory.

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from resurge.coordinator.inputs import MISPLACED, Failure, JobResult
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.work import Job
+from resurge.redaction import redacted
 from resurge.runtime.driver.versions import Version
 from resurge.runtime.worker.messages import CohortReport, SlotReport
 
@@ -17,7 +18,7 @@ def failure(reports: Reports) -> Failure | None:
     if not failed:
         return None
     kind, message = min(failed, key=lambda known: known[0] == MISPLACED)
-    return Failure(kind, message)
+    return Failure(kind, redacted(message))
 
 
 def job_result(

@@ -89,21 +89,21 @@ class ConnectorWorkload:
         client.delete_topics([self.topic])[self.topic].result()
 
 
-def measure(folder: Path, servers: Servers, rows: int, rows_per_epoch: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(folder: Path, servers: Servers, rows: int, rows_per_epoch: int, progress: Callable[[str], None]) -> dict[str, Any]:
     """Rows per second of every source and sink, and the ratios."""
     workload = ConnectorWorkload(folder, servers, rows, rows_per_epoch, f"resurge-bench-{secrets.token_hex(4)}")
-    tell(f"writing {rows:,} rows")
+    progress(f"writing {rows:,} rows")
     workload.write()
     try:
         sources = {}
         for system in SOURCES:
-            tell(system)
+            progress(system)
             sources[system] = round(_in_process(system, workload))
     finally:
         workload.remove()
     sinks = {}
     for sink in SINKS:
-        tell(f"{sink} sink")
+        progress(f"{sink} sink")
         sinks[sink] = measure_sink(sink, workload) | {"bare_rows_per_s": measure_bare(sink, workload)}
     return {"rows": rows, "rows_per_epoch": rows_per_epoch, **summary(sources, sinks)}
 

@@ -45,8 +45,8 @@ class AbsentRunner:
         self._members = {NodeId(f"node-{index}"): Member(CORES_PER_NODE) for index in range(slots // CORES_PER_NODE)}
         self.tasks_s = 0.0
 
-    def listen(self, tell: Callable[[Event], None]) -> None:
-        """There is nothing to tell."""
+    def listen(self, progress: Callable[[Event], None]) -> None:
+        """No events."""
 
     def members(self) -> dict[NodeId, Member]:
         """All nodes are up."""
@@ -117,12 +117,12 @@ def epochs_ms(partitions: int, slots: int) -> list[float]:
     return took[WARM_UP_EPOCHS:]
 
 
-def measure(partitions: Sequence[int], slots: Sequence[int], tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(partitions: Sequence[int], slots: Sequence[int], progress: Callable[[str], None]) -> dict[str, Any]:
     """The median epoch for each number of partitions and slots."""
     results = []
     for many in partitions:
         for count_of_slots in slots:
-            tell(f"{many:,} partitions, {count_of_slots} slots")
+            progress(f"{many:,} partitions, {count_of_slots} slots")
             took = epochs_ms(many, count_of_slots)
             results.append({"partitions": many, "slots": count_of_slots, "driver_ms": round(statistics.median(took), 2)})
     return {"results": results}

@@ -27,38 +27,38 @@ Setting = tuple[int, int]
 """A number of queries and one of key groups."""
 
 
-def measure(settings: tuple[Setting, ...], cores: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(settings: tuple[Setting, ...], cores: int, progress: Callable[[str], None]) -> dict[str, Any]:
     """Seconds per epoch for each setting in local mode, and what follows for one more query or key group."""
     from resurge.runtime.driver.session import open_session
     from resurge.runtime.driver.spark_runner import SparkRunner
 
     spark = open_session(f"local[{cores}]", "growth")
     try:
-        return _measured(settings, lambda: SparkRunner(spark), tell)
+        return _measured(settings, lambda: SparkRunner(spark), progress)
     finally:
         spark.stop()
 
 
-def measure_cluster(settings: tuple[Setting, ...], nodes: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure_cluster(settings: tuple[Setting, ...], nodes: int, progress: Callable[[str], None]) -> dict[str, Any]:
     """The same on an embedded cluster of so many nodes."""
     from resurge.runtime.driver.spark_runner import SparkRunner
     from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
     from resurge.runtime.embedded_cluster.runner import cluster_runner
 
     with EmbeddedCluster(nodes) as cluster, cluster_runner(cluster, "growth") as first:
-        return {"nodes": nodes, **_measured(settings, lambda: SparkRunner(first.spark, first.cpu_share), tell)}
+        return {"nodes": nodes, **_measured(settings, lambda: SparkRunner(first.spark, first.cpu_share), progress)}
 
 
-def _measured(settings: tuple[Setting, ...], runner: Callable[[], "Runner"], tell: Callable[[str], None]) -> dict[str, Any]:
+def _measured(settings: tuple[Setting, ...], runner: Callable[[], "Runner"], progress: Callable[[str], None]) -> dict[str, Any]:
     took: dict[Setting, list[float]] = {setting: [] for setting in settings}
     with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
-        tell("generating posts")
+        progress("generating posts")
         workload = Workload(Path(folder), (WARM_UP_EPOCHS + EPOCHS) * POSTS_PER_EPOCH, POSTS_PER_EPOCH)
         workload.write()
         # Twice, the second time backwards, so that a warming JVM favours no setting.
         for order in (settings, settings[::-1])[:PASSES]:
             for queries, key_groups in order:
-                tell(f"{queries} queries, {key_groups} key groups")
+                progress(f"{queries} queries, {key_groups} key groups")
                 took[queries, key_groups] += epochs_s(runner(), workload, queries, key_groups)
     seconds = {setting: statistics.median(values) for setting, values in took.items()}
     return {

@@ -86,13 +86,13 @@ def summary(latencies: Sequence[float]) -> dict[str, float]:
     return {"p50_s": round(float(p50), 3), "p99_s": round(float(p99), 3)}
 
 
-def measure(queries: Sequence[int], rows_per_s: int, seconds: float, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(queries: Sequence[int], rows_per_s: int, seconds: float, progress: Callable[[str], None]) -> dict[str, Any]:
     """Latencies of every system for each number of queries."""
     results = []
     for number in queries:
         found = {}
         for system in SYSTEMS:
-            tell(f"{system.replace('_', ' ')}, {number} queries")
+            progress(f"{system.replace('_', ' ')}, {number} queries")
             found[system] = _in_own_process(system, number, rows_per_s, seconds)
         fast, theirs = found["resurge"], found["structured_streaming"]
         results.append(

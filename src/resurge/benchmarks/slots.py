@@ -24,18 +24,18 @@ KEY_GROUPS_PER_SLOT = 4
 JOBS = 5
 
 
-def measure(slots: Sequence[int], cores: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(slots: Sequence[int], cores: int, progress: Callable[[str], None]) -> dict[str, Any]:
     """For each number of slots: the calls of the first job on a new set of nodes and of the later ones, and what they take."""
     spark = open_session(f"local[{cores}]", "resurge bench slots")
     try:
         runner = SparkRunner(spark)
-        return {"results": [_measured(runner, number, tell) for number in slots]}
+        return {"results": [_measured(runner, number, progress) for number in slots]}
     finally:
         spark.stop()
 
 
-def _measured(runner: SparkRunner, slots: int, tell: Callable[[str], None]) -> dict[str, Any]:
-    tell(f"{slots} slots")
+def _measured(runner: SparkRunner, slots: int, progress: Callable[[str], None]) -> dict[str, Any]:
+    progress(f"{slots} slots")
     groups = slots * KEY_GROUPS_PER_SLOT
     topology = TopologyBuilder("slots", key_groups=groups)
     source = topology.source("posts", posts(total=1, posts_per_epoch=1), event_time="time")

@@ -88,19 +88,19 @@ def counting(keys: int, changed: int) -> Topology:
     return job.build()
 
 
-def measure(keys: int, changed: int, epochs: int, tell: Callable[[str], None]) -> dict[str, float]:
+def measure(keys: int, changed: int, epochs: int, progress: Callable[[str], None]) -> dict[str, float]:
     """Milliseconds per epoch with a small and a large state, what checkpoints, memory and a restore of the large one cost."""
     spark = open_session("local[2]", "state-benchmark")
     try:
         with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
-            small = _loaded(spark, Path(folder) / "small", SMALL_KEYS, changed, tell)
+            small = _loaded(spark, Path(folder) / "small", SMALL_KEYS, changed, progress)
             before = _worker_memory_bytes()
-            large = _loaded(spark, Path(folder) / "large", keys, changed, tell)
+            large = _loaded(spark, Path(folder) / "large", keys, changed, progress)
             held = _worker_memory_bytes() - before
-            took = _interleaved({"small": small, "large": large}, epochs, tell)
+            took = _interleaved({"small": small, "large": large}, epochs, progress)
             small.close("measured")
             large.close()
-            tell(f"restoring {keys:,} keys")
+            progress(f"restoring {keys:,} keys")
             restored = _restored(spark, Path(folder) / "large", keys, changed)
     finally:
         spark.stop()
@@ -135,9 +135,9 @@ def _ordinary(took_s: Sequence[float]) -> list[float]:
     return [took for index, took in enumerate(took_s, 1) if index % CHECKPOINT_INTERVAL]
 
 
-def _loaded(spark: Any, folder: Path, keys: int, changed: int, tell: Callable[[str], None]) -> Engine:
+def _loaded(spark: Any, folder: Path, keys: int, changed: int, progress: Callable[[str], None]) -> Engine:
     """An engine whose state has all keys; the last loading epoch is one with a checkpoint, so that blocks begin after it."""
-    tell(f"loading {keys:,} keys")
+    progress(f"loading {keys:,} keys")
     options = RunOptions(str(folder), interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL, back_pressure=False)
     engine = Engine(counting(keys, changed), SparkRunner(spark), options)
     engine.start()
@@ -147,11 +147,11 @@ def _loaded(spark: Any, folder: Path, keys: int, changed: int, tell: Callable[[s
     return engine
 
 
-def _interleaved(engines: dict[str, Engine], epochs: int, tell: Callable[[str], None]) -> dict[str, list[float]]:
+def _interleaved(engines: dict[str, Engine], epochs: int, progress: Callable[[str], None]) -> dict[str, list[float]]:
     """Blocks of epochs that each end with a checkpoint, one engine after another."""
     took: dict[str, list[float]] = {name: [] for name in engines}
     for block in range(-(-epochs // CHECKPOINT_INTERVAL)):
-        tell(f"block {block + 1}")
+        progress(f"block {block + 1}")
         for name, engine in engines.items():
             for _ in range(CHECKPOINT_INTERVAL):
                 began = time.perf_counter()

@@ -13,11 +13,11 @@ from resurge.errors import JobError
 SYSTEMS = ("resurge", "hdfs", "rocksdb", "plain")
 
 
-def measure(workload: Workload, queries: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(workload: Workload, queries: int, progress: Callable[[str], None]) -> dict[str, Any]:
     """Posts per second of every system for a number of queries, and the ratios."""
     rates = {}
     for system in SYSTEMS:
-        tell(f"{system}, {queries} queries")
+        progress(f"{system}, {queries} queries")
         rates[system] = steady_rate(_epochs(system, workload, queries))
     best = max(rates["hdfs"], rates["rocksdb"])
     return {

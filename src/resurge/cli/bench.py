@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from resurge.benchmarks.results import DEFAULT_FOLDER, keep
-from resurge.cli.telling import telling
+from resurge.cli.progress_line import progress_line
 
 app = typer.Typer(no_args_is_help=True, help="Measure on this machine; every figure is a ratio inside one run.")
 
@@ -53,9 +53,9 @@ def throughput(
     console = Console(stderr=True, quiet=as_json)
     with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
         workload = Workload(Path(folder), posts, posts_per_epoch, cores)
-        with telling(console, "generating posts") as tell:
+        with progress_line(console, "generating posts") as progress:
             workload.write()
-            results = [measure(workload, number, tell) for number in _whole_numbers(queries)]
+            results = [measure(workload, number, progress) for number in _whole_numbers(queries)]
     _kept("throughput", {"results": results}, out, as_json)
     if as_json:
         return
@@ -91,8 +91,8 @@ def state(
     from resurge.benchmarks.state import measure
 
     console = Console(stderr=True, quiet=as_json)
-    with telling(console, "running") as tell:
-        result = measure(keys, changed, epochs, tell)
+    with progress_line(console, "running") as progress:
+        result = measure(keys, changed, epochs, progress)
     _kept("state", result, out, as_json)
     if as_json:
         return
@@ -122,8 +122,8 @@ def growth(
     """Seconds per epoch of 20,000 posts over numbers of queries and key groups."""
     from resurge.benchmarks.growth import CLUSTER_SETTINGS, SETTINGS, measure, measure_cluster
 
-    with telling(Console(stderr=True, quiet=as_json), "starting Spark") as tell:
-        result = measure_cluster(CLUSTER_SETTINGS, nodes, tell) if nodes else measure(SETTINGS, cores, tell)
+    with progress_line(Console(stderr=True, quiet=as_json), "starting Spark") as progress:
+        result = measure_cluster(CLUSTER_SETTINGS, nodes, progress) if nodes else measure(SETTINGS, cores, progress)
     _kept("cluster-growth" if nodes else "growth", result, out, as_json)
     if as_json:
         return
@@ -149,8 +149,8 @@ def latency(
     """From a row's arrival to its committed result: Resurge and Structured Streaming at a steady rate."""
     from resurge.benchmarks.latency import measure
 
-    with telling(Console(stderr=True, quiet=as_json), "generating posts") as tell:
-        result = measure(_whole_numbers(queries), rows_per_s, seconds, tell)
+    with progress_line(Console(stderr=True, quiet=as_json), "generating posts") as progress:
+        result = measure(_whole_numbers(queries), rows_per_s, seconds, progress)
     _kept("latency", result, out, as_json)
     if as_json:
         return
@@ -173,8 +173,8 @@ def slots(
     """What an empty job costs over the number of slots: calls into the JVM, planning and running."""
     from resurge.benchmarks.slots import measure
 
-    with telling(Console(stderr=True, quiet=as_json), "starting Spark") as tell:
-        result = measure(_whole_numbers(numbers), cores, tell)
+    with progress_line(Console(stderr=True, quiet=as_json), "starting Spark") as progress:
+        result = measure(_whole_numbers(numbers), cores, progress)
     _kept("slots", result, out, as_json)
     if as_json:
         return
@@ -197,8 +197,8 @@ def driver(
     """The driver's own time per steady epoch, without Spark."""
     from resurge.benchmarks.driver import measure
 
-    with telling(Console(stderr=True, quiet=as_json), "running") as tell:
-        result = measure(_whole_numbers(partitions), _whole_numbers(slots), tell)
+    with progress_line(Console(stderr=True, quiet=as_json), "running") as progress:
+        result = measure(_whole_numbers(partitions), _whole_numbers(slots), progress)
     _kept("driver", result, out, as_json)
     if as_json:
         return
@@ -231,8 +231,8 @@ def connectors(
             param_hint="--kafka",
         )
     console = Console(stderr=True, quiet=as_json)
-    with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder, telling(console, "filling a topic") as tell:
-        result = measure(Path(folder), Servers(kafka, postgres, spark_jars), rows, rows_per_epoch, tell)
+    with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder, progress_line(console, "filling a topic") as progress:
+        result = measure(Path(folder), Servers(kafka, postgres, spark_jars), rows, rows_per_epoch, progress)
     _kept("connectors", result, out, as_json)
     if as_json:
         return

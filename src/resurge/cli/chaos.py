@@ -50,7 +50,7 @@ def chaos(  # noqa: PLR0913, PLR0917
     console = Console(stderr=True)
     wanted = [seed] if seed is not None else list(range(1, seeds + 1))
 
-    def tell(verdict: experiment.Verdict) -> None:
+    def progress(verdict: experiment.Verdict) -> None:
         disturbed = f"{verdict.disturbed} times cut or stopped, " if verdict.disturbed else ""
         found = f"{verdict.kills} nodes killed, {disturbed}{verdict.lost} lost, {verdict.duplicated} duplicated, {verdict.took_s:.0f} s"
         console.print(f"seed {verdict.seed}: {found}")
@@ -59,7 +59,7 @@ def chaos(  # noqa: PLR0913, PLR0917
             console.print(f"repeat it with: {repeat}", soft_wrap=True)
 
     with console.status(f"{len(wanted)} failure schedules on {nodes} nodes, {strategy}"):
-        result = experiment.chaos(wanted, schedules, strategy, tell)
+        result = experiment.chaos(wanted, schedules, strategy, progress)
     if out is not None:
         keep(result, out)
     if as_json:

@@ -35,14 +35,14 @@ def command(
 
     from resurge.dashboard.serving import feed_of, serve
 
-    def tell(address: str) -> None:
+    def progress(address: str) -> None:
         print(f"dashboard of {target}: {address} (Ctrl-C stops it)", flush=True)
         if browser:
             webbrowser.open(address)
 
     if follow_input:
         _end_with_input()
-    serve(feed_of(target, log), host, port, tell)
+    serve(feed_of(target, log), host, port, progress)
 
 
 def _end_with_input() -> None:

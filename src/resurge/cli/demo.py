@@ -29,7 +29,7 @@ from resurge.telemetry.wording import seconds_in_words
 
 
 class DemoView:
-    """Nodes and queries as events tell of them."""
+    """Nodes and queries, by the events of a job."""
 
     def __init__(self) -> None:
         self.began_s = time.time()
@@ -107,13 +107,13 @@ def demo(
             outcome = run(epochs, log, view.take, lambda text: console.print(text, style="bold"))
     else:
 
-        def tell(event: Event) -> None:
+        def progress(event: Event) -> None:
             view.take(event)
             line = plain_line(event, metrics.snapshot(view.events[-60:], time.time()), view.standing)
             if line is not None:
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        outcome = run(epochs, log, tell, console.print)
+        outcome = run(epochs, log, progress, console.print)
     events = list(read_events(log))
     _print_summary(console, events)
     console.print(f"report: {write_report(events, report).resolve()}", soft_wrap=True)

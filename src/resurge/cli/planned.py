@@ -15,7 +15,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standar
 
 
 class Planned(Protocol):
-    """What every plan can tell."""
+    """What every plan has."""
 
     @property
     def optimal(self) -> bool | None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from resurge.benchmarks.results import keep
-from resurge.cli.telling import telling
+from resurge.cli.progress_line import progress_line
 
 
 def soak(
@@ -29,8 +29,8 @@ def soak(
     from resurge.experiments.soak import soak as run
     from resurge.experiments.soak_report import draw
 
-    with telling(Console(stderr=True), "starting") as tell:
-        result = run(hours, seed, tell)
+    with progress_line(Console(stderr=True), "starting") as progress:
+        result = run(hours, seed, progress)
     keep(result, out)
     picture = draw(result["samples"], out.with_suffix(".png"), warm_up_s=result["warm_up_s"])
     console = Console()

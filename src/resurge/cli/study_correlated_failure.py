@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from resurge.benchmarks.results import keep
-from resurge.cli.telling import telling
+from resurge.cli.progress_line import progress_line
 from resurge.errors import ClusterError
 from resurge.telemetry.events import Event
 
@@ -60,15 +60,17 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     runs: dict[str, dict[str, Sequence[Event]]] = {}
     tables: dict[str, dict[str, Any]] = {}
     overhead: dict[str, Any] = {}
-    with telling(Console(stderr=True), heading) as tell:
+    with progress_line(Console(stderr=True), heading) as progress:
         study = experiment.FailureStudy(nodes, seed, moments)
-        played = simulated_study(scenes, nodes, partitions, seed) if simulated else experiment.run_study(study, scenes, out, tell)
+        played = (
+            simulated_study(scenes, nodes, partitions, seed) if simulated else experiment.run_study(study, scenes, out, progress)
+        )
         for figure, scene, events in played if scenes else ():
             runs.setdefault(figure, {})[scene] = events
             # After each scene, so that a study which is stopped has shown what it knows.
             tables[figure] = write_figure(figure, runs[figure], out, heading, study.longest_s)
         if OVERHEAD in drawn:
-            overhead = _overhead(out, tell)
+            overhead = _overhead(out, progress)
     if result is not None:
         keep(kept_figures(tables, runs.get("strategies", {})) | ({"overhead": overhead} if overhead else {}), result)
     # Where nobody looks at a screen there is no width to keep to.
@@ -81,11 +83,13 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
         Console(stderr=True).print(f"not drawn: {', '.join(left)}; ask for them with --figures", soft_wrap=True)
 
 
-def _overhead(out: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+def _overhead(out: Path, progress: Callable[[str], None]) -> dict[str, Any]:
     from resurge.studies.overhead import measure
     from resurge.studies.overhead_report import write_overhead
 
-    runs = {known.name: (known.checkpoint_interval, known.always_buffers, *logs) for known, logs in measure(out, tell).items()}
+    runs = {
+        known.name: (known.checkpoint_interval, known.always_buffers, *logs) for known, logs in measure(out, progress).items()
+    }
     table = Table(title="overhead")
     columns = ("checkpoint_interval", "always_buffers", "posts_per_s", "latency_p50_s", "latency_p99_s")
     for column in columns:

@@ -34,7 +34,7 @@ from resurge.coordinator.jobs import is_void
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.policies import live, migration
 from resurge.coordinator.scheduling import after_loss, is_same_question
-from resurge.coordinator.state import Ended, Goal, JobState, Publication, Question, Saving, Stage, Turn
+from resurge.coordinator.state import Activity, Ended, Goal, JobState, Publication, Question, Saving, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
 from resurge.protocols import recovery, retrying
@@ -204,17 +204,17 @@ def requested(state: JobState, request: Requested, now_s: float) -> JobState:
         return replace(state, goal=replace(state.goal, is_stopping=True))
     due = replace(lane, turn=Turn.DUE, began_s=now_s, is_looked=True)
     if isinstance(wish, Start):
-        state = recorder.started(replace(state, goal=Goal(Stage.STARTING)), now_s)
+        state = recorder.started(replace(state, goal=Goal(Activity.STARTING)), now_s)
         return priced(state)
     if isinstance(wish, RunEpochs):
-        goal = Goal(Stage.RUNNING, wish.epochs, wish.until_idle, wish.drain, state.goal.is_stopping)
+        goal = Goal(Activity.RUNNING, wish.epochs, wish.until_idle, wish.drain, state.goal.is_stopping)
         return replace(state, goal=goal, lane=due)
     if isinstance(wish, TakeEpoch):
-        return replace(state, goal=Goal(Stage.DRAINING if wish.drain else Stage.STEPPING), lane=due)
+        return replace(state, goal=Goal(Activity.DRAINING if wish.drain else Activity.STEPPING), lane=due)
     if isinstance(wish, FinishRecovery):
-        return replace(state, goal=replace(state.goal, stage=Stage.RECOVERING, drains=False))
+        return replace(state, goal=replace(state.goal, activity=Activity.RECOVERING, drains=False))
     assert isinstance(wish, SaveAll)
-    return replace(state, goal=replace(state.goal, stage=Stage.SAVING))
+    return replace(state, goal=replace(state.goal, activity=Activity.SAVING))
 
 
 def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:

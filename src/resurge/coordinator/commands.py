@@ -1,6 +1,6 @@
 """What a coordinator asks for. Numbered commands are carried out in their order; a `Run` waits for those before it.
 
-Whoever carries them out answers each with one input (see `inputs`); `Emit` alone needs no answer, and `Cancel` hastens that of a `Run`.
+Whoever carries them out answers each with one input (see `inputs`); `Emit` alone needs no answer, and `Cancel` makes that of a `Run` come sooner.
 """
 
 from collections.abc import Mapping

@@ -17,7 +17,7 @@ from resurge.coordinator.commands import (
 from resurge.coordinator.inputs import JobResult
 from resurge.coordinator.measuring import measured
 from resurge.coordinator.policies import catch_up, migration
-from resurge.coordinator.state import InFlight, JobState, Pending, Publication, Saving, Stage, Turn
+from resurge.coordinator.state import Activity, InFlight, JobState, Pending, Publication, Saving, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import Partition
 from resurge.model.work import LAST_EPOCH, Job, Role
@@ -130,9 +130,9 @@ def _rested(state: JobState, flight: InFlight, result: JobResult, pending: Pendi
     is_all = pending.is_capped or is_full(result.rows_read, state.rhythm.row_limit)
     is_more = is_all and flight.step is None
     rest_s = 0.0 if is_more or goal.until_idle else state.settings.interval_s
-    is_next = goal.stage is Stage.DRAINING and not pending.is_drain
+    is_next = goal.activity is Activity.DRAINING and not pending.is_drain
     lane = replace(state.lane, turn=Turn.DUE if is_next else Turn.RESTING, rest_s=rest_s, is_looked=False)
-    if goal.stage is Stage.RUNNING and goal.epochs_left is not None:
+    if goal.activity is Activity.RUNNING and goal.epochs_left is not None:
         goal = replace(goal, epochs_left=goal.epochs_left - 1)
     return replace(state, lane=lane, goal=goal)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from resurge.coordinator import commands as do
 from resurge.coordinator import inputs as told
-from resurge.coordinator.state import JobState, Stage, Turn
+from resurge.coordinator.state import Activity, JobState, Turn
 from resurge.model.work import Job
 from resurge.protocols.recovery import Phase
 
@@ -15,7 +15,7 @@ def mark(state: JobState) -> int:
     """A number that differs between states that went different ways; cheap enough to be taken after every input."""
     facts, lane = state.facts, state.lane
     counts = (facts.head, facts.checkpoint, facts.revision, state.next_number, state.next_attempt, len(state.open_commands))
-    where = (state.goal.stage.name, lane.turn.name, lane.foreground, sorted(state.jobs), sorted(facts.capacity))
+    where = (state.goal.activity.name, lane.turn.name, lane.foreground, sorted(state.jobs), sorted(facts.capacity))
     return zlib.crc32(repr((counts, where, state.failure is not None)).encode())
 
 
@@ -114,7 +114,7 @@ def waits_for(state: JobState, now_s: float) -> str:
         return "waits for the planner"
     if lane.turn is Turn.POLLING:
         return "waits for the sources"
-    if state.goal.stage is Stage.READY:
+    if state.goal.activity is Activity.READY:
         return "waits for a wish" if not state.open_commands else "waits for answers"
     if not state.facts.capacity:
         return "waits for a node"
@@ -123,8 +123,8 @@ def waits_for(state: JobState, now_s: float) -> str:
     if lane.awaited:
         return f"recovery comes first: waits for {', '.join(sorted(lane.awaited))}"
     if state.wake_s is not None:
-        return f"next look in {state.wake_s - now_s:.2f} s ({state.goal.stage.value})"
-    return str(state.goal.stage.value)
+        return f"next look in {state.wake_s - now_s:.2f} s ({state.goal.activity.value})"
+    return str(state.goal.activity.value)
 
 
 def standing(state: JobState) -> str:

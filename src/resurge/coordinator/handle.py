@@ -20,7 +20,7 @@ from resurge.coordinator.inputs import (
 from resurge.coordinator.jobs import saving_job, source_job
 from resurge.coordinator.policies import catch_up, checkpoint, live, migration
 from resurge.coordinator.policies.submitting import submitted
-from resurge.coordinator.state import Goal, JobState, Stage, Turn
+from resurge.coordinator.state import Activity, Goal, JobState, Turn
 from resurge.errors import ProtocolError
 
 MOST_MOVES = 1000
@@ -74,7 +74,7 @@ def _moved(state: JobState, now_s: float) -> JobState:
     if state.ended:
         first, *others = state.ended
         return absorbing.collected(replace(state, ended=tuple(others)), first, now_s)
-    if state.goal.stage is Stage.READY:
+    if state.goal.activity is Activity.READY:
         return state
     if not state.facts.capacity:
         return _without_nodes(state, now_s)
@@ -82,11 +82,11 @@ def _moved(state: JobState, now_s: float) -> JobState:
         return state
     if lane.awaited:
         state = replace(state, lane=replace(lane, awaited=frozenset()))
-    if state.goal.stage in _MOVING_STAGES:
+    if state.goal.activity in _MOVING_ACTIVITIES:
         moving = migration.proposed(state, now_s)
         if moving is not state:
             return moving
-    return _STAGES[state.goal.stage](state, now_s)
+    return _ACTIVITIES[state.goal.activity](state, now_s)
 
 
 def _without_nodes(state: JobState, now_s: float) -> JobState:
@@ -99,7 +99,7 @@ def _without_nodes(state: JobState, now_s: float) -> JobState:
     return recorder.waiting(replace(state, lane=replace(state.lane, has_reported_waiting=True)), now_s)
 
 
-# What the user wished, stage by stage
+# What the user asked for, activity by activity
 
 
 def _start(state: JobState, now_s: float) -> JobState:
@@ -111,7 +111,7 @@ def _start(state: JobState, now_s: float) -> JobState:
         return submitted(state, now_s, source_job(state, attempt, state.sources_published + 1), is_foreground=True)
     if state.pending is not None:
         return live.due(state, now_s)
-    return replace(state, goal=replace(state.goal, stage=Stage.READY))
+    return replace(state, goal=replace(state.goal, activity=Activity.READY))
 
 
 def _catch_up(state: JobState, now_s: float) -> JobState:
@@ -124,7 +124,7 @@ def _run(state: JobState, now_s: float) -> JobState:
     goal = state.goal
     if goal.is_stopping or goal.epochs_left == 0:
         is_more = not goal.is_stopping and (goal.until_idle or goal.drains)
-        return replace(state, goal=replace(goal, stage=Stage.RECOVERING) if is_more else _ready(goal))
+        return replace(state, goal=replace(goal, activity=Activity.RECOVERING) if is_more else _ready(goal))
     return live.due(state, now_s) if state.lane.turn is Turn.DUE else live.rested(state, now_s)
 
 
@@ -134,7 +134,7 @@ def _recover(state: JobState, now_s: float) -> JobState:
     if state.facts.is_whole or goal.is_stopping:
         if goal.drains and not goal.is_stopping:
             lane = replace(state.lane, turn=Turn.DUE, began_s=now_s)
-            return replace(state, goal=replace(goal, stage=Stage.DRAINING), lane=lane)
+            return replace(state, goal=replace(goal, activity=Activity.DRAINING), lane=lane)
         return replace(state, goal=_ready(goal))
     return _catch_up(state, now_s) if state.is_catching_up else state
 
@@ -143,8 +143,10 @@ def _one_epoch(state: JobState, now_s: float) -> JobState:
     if state.goal.is_stopping:
         return replace(state, goal=_ready(state.goal))
     if state.lane.turn is Turn.RESTING:
-        is_drain = state.goal.stage is Stage.DRAINING
-        return replace(state, goal=replace(state.goal, stage=Stage.RECOVERING, drains=False) if is_drain else _ready(state.goal))
+        is_drain = state.goal.activity is Activity.DRAINING
+        return replace(
+            state, goal=replace(state.goal, activity=Activity.RECOVERING, drains=False) if is_drain else _ready(state.goal)
+        )
     return live.due(state, now_s)
 
 
@@ -160,17 +162,17 @@ def _ready(goal: Goal) -> Goal:
     return Goal(is_stopping=goal.is_stopping)
 
 
-_STAGES: dict[Stage, Callable[[JobState, float], JobState]] = {
-    Stage.STARTING: _start,
-    Stage.RUNNING: _run,
-    Stage.STEPPING: _one_epoch,
-    Stage.DRAINING: _one_epoch,
-    Stage.RECOVERING: _recover,
-    Stage.SAVING: _save,
+_ACTIVITIES: dict[Activity, Callable[[JobState, float], JobState]] = {
+    Activity.STARTING: _start,
+    Activity.RUNNING: _run,
+    Activity.STEPPING: _one_epoch,
+    Activity.DRAINING: _one_epoch,
+    Activity.RECOVERING: _recover,
+    Activity.SAVING: _save,
 }
 
 
-_MOVING_STAGES = (Stage.RUNNING, Stage.STEPPING)
+_MOVING_ACTIVITIES = (Activity.RUNNING, Activity.STEPPING)
 """When state may move: while live epochs come, one of which lets it switch."""
 
 
@@ -179,12 +181,12 @@ def _wake_s(state: JobState, now_s: float) -> float | None:
     lane = state.lane
     if state.failure is not None or lane.foreground is not None or lane.turn is Turn.POLLING:
         return None
-    if state.goal.stage is Stage.READY or not state.facts.capacity or state.question.number is not None:
+    if state.goal.activity is Activity.READY or not state.facts.capacity or state.question.number is not None:
         return None
     times_s = [lane.not_before_s]
     if lane.awaited:
         times_s.append(lane.awaited_until_s)
-    elif state.goal.stage is Stage.RUNNING and lane.turn is Turn.RESTING:
+    elif state.goal.activity is Activity.RUNNING and lane.turn is Turn.RESTING:
         due_s = lane.began_s + lane.rest_s
         times_s.append(due_s)
         if state.is_catching_up and lane.hurried != state.facts.revision:

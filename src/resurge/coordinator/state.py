@@ -62,7 +62,7 @@ class Turn(Enum):
     POLLING = "its input"
 
 
-class Stage(Enum):
+class Activity(Enum):
     """What the driver is doing for the user."""
 
     STARTING = "restoring and catching up until something is live"
@@ -78,7 +78,7 @@ class Stage(Enum):
 class Goal:
     """What the user wished, and how far it is."""
 
-    stage: Stage = Stage.READY
+    activity: Activity = Activity.READY
     epochs_left: int | None = None
     until_idle: bool = False
     drains: bool = False
@@ -270,7 +270,7 @@ class JobState:
     @property
     def is_over(self) -> bool:
         """Whether the user's wish has been fulfilled, or never will be."""
-        return self.failure is not None or (self.goal.stage is Stage.READY and not self.open_commands)
+        return self.failure is not None or (self.goal.activity is Activity.READY and not self.open_commands)
 
     def sending(self, *commands: Command) -> "JobState":
         """With more commands to be carried out."""

@@ -170,14 +170,16 @@ def run_seed(
     return Verdict(seed, striker.kills, *compare(got, wanted), time.monotonic() - began, len(striker.disturbed), difference)
 
 
-def chaos(seeds: Sequence[int], schedules: FailureSchedules, strategy: str, tell: Callable[[Verdict], None]) -> dict[str, Any]:
+def chaos(
+    seeds: Sequence[int], schedules: FailureSchedules, strategy: str, progress: Callable[[Verdict], None]
+) -> dict[str, Any]:
     """All seeds, one after another on one cluster."""
     wanted = execute(InlineRunner(2), strategy)
     verdicts = []
     with arena(schedules.nodes, schedules.faults) as made:
         for seed in seeds:
             verdicts.append(run_seed(made, seed, strategy, schedules, wanted))
-            tell(verdicts[-1])
+            progress(verdicts[-1])
     return {
         "strategy": strategy,
         "faults": list(schedules.faults),

@@ -75,9 +75,9 @@ def undisturbed(epochs: int) -> dict[str, pl.DataFrame]:
     return shown(run)
 
 
-def demonstrate(epochs: int, log: Path, tell: Callable[[Event], None], say: Callable[[str], None]) -> Demonstration:
+def demonstrate(epochs: int, log: Path, emit: Callable[[Event], None], progress: Callable[[str], None]) -> Demonstration:
     """Run, kill, recover, and check."""
-    say(f"starting a Spark cluster of {NODES} nodes on this machine")
+    progress(f"starting a Spark cluster of {NODES} nodes on this machine")
     with EmbeddedCluster(NODES) as cluster, cluster_runner(cluster, "demo") as runner:
         rng = random.Random(4)
         strike = Strike(KILL_AFTER_EPOCH, 0.5, 2, ADD_AFTER_S)
@@ -85,15 +85,15 @@ def demonstrate(epochs: int, log: Path, tell: Callable[[Event], None], say: Call
         run = job(epochs)
         with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
             striker.telemetry = telemetry
-            telemetry.listeners += [tell, striker.listen]
+            telemetry.listeners += [emit, striker.listen]
             options = RunOptions(folder, interval_s=INTERVAL_S, checkpoint_interval=6, back_pressure=False, headroom=HEADROOM)
             engine = Engine(run.topology, CalibratedRunner(runner, NODES, INTERVAL_S, UTILISATION), options, telemetry)
-            say("starting the queries")
+            progress("starting the queries")
             try:
                 run_demo(engine, epochs)
             finally:
                 striker.finish()
-    say("checking every query against an independent computation, and every row against an undisturbed run")
+    progress("checking every query against an independent computation, and every row against an undisturbed run")
     return _checked(run, epochs)
 
 
@@ -109,19 +109,19 @@ def run_demo(engine: Engine, epochs: int) -> None:
     engine.close()
 
 
-def demonstrate_locally(epochs: int, log: Path, tell: Callable[[Event], None], say: Callable[[str], None]) -> Demonstration:
+def demonstrate_locally(epochs: int, log: Path, emit: Callable[[Event], None], progress: Callable[[str], None]) -> Demonstration:
     """The same job on the embedded default, `local[*]`, without failures."""
-    say("starting Spark on this machine")
+    progress("starting Spark on this machine")
     spark = open_session(LOCAL_MASTER, "demo")
     run = job(epochs)
     try:
         with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-demo-") as folder:
-            telemetry.listeners.append(tell)
+            telemetry.listeners.append(emit)
             options = RunOptions(folder, interval_s=1.0, back_pressure=False)
             run_demo(Engine(run.topology, SparkRunner(spark), options, telemetry), epochs)
     finally:
         spark.stop()
-    say("checking every query against an independent computation, and every row against an undisturbed run")
+    progress("checking every query against an independent computation, and every row against an undisturbed run")
     return _checked(run, epochs)
 
 

@@ -104,12 +104,12 @@ def _contents(folder: Path) -> tuple[int, int]:
     return files, size
 
 
-def soak(hours: float, seed: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def soak(hours: float, seed: int, progress: Callable[[str], None]) -> dict[str, Any]:
     """Run for some hours; every two minutes one or two nodes are killed and replaced, one lives to the end."""
     epochs = int(hours * 3600 / INTERVAL_S)
     rng = random.Random(seed)
     strikes = [_strike(epoch, rng) for epoch in range(STRIKE_EVERY_EPOCHS, epochs - STRIKE_EVERY_EPOCHS, STRIKE_EVERY_EPOCHS)]
-    tell(f"starting a Spark cluster of {NODES} nodes")
+    progress(f"starting a Spark cluster of {NODES} nodes")
     with (
         tempfile.TemporaryDirectory(prefix="resurge-soak-") as folder,
         EmbeddedCluster(NODES) as cluster,
@@ -124,7 +124,7 @@ def soak(hours: float, seed: int, tell: Callable[[str], None]) -> dict[str, Any]
         run = hashtags(posts(POSTS_PER_S, distinct=30_000), key_groups=64, make_sink=lambda name: DiscardSink())
         watching = threading.Thread(target=watch.run, daemon=True)
         with TelemetryLog(log / "events.jsonl") as telemetry:
-            ends = _Ends(time.monotonic() + hours * 3600, watch, tell)
+            ends = _Ends(time.monotonic() + hours * 3600, watch, progress)
             telemetry.listeners += [striker.listen, ends.listen]
             options = RunOptions(str(job), interval_s=INTERVAL_S, local_root=str(local))
             engine = Engine(run.topology, runner, options, telemetry)
@@ -173,7 +173,7 @@ class _Ends:
 
     deadline_s: float
     watch: Watch
-    tell: Callable[[str], None]
+    progress: Callable[[str], None]
     stop: Callable[[], None] = lambda: None
     epochs: int = 0
     rows: int = 0
@@ -186,6 +186,6 @@ class _Ends:
             self.epochs, self.rows = self.epochs + 1, self.rows + event.rows_read
             if now_s - self.told_s > 60:
                 self.told_s = now_s
-                self.tell(f"{(now_s - self.watch.began_s) / 60:.0f} min: epoch {event.epoch}, {self.rows:,} rows")
+                self.progress(f"{(now_s - self.watch.began_s) / 60:.0f} min: epoch {event.epoch}, {self.rows:,} rows")
         if now_s > self.deadline_s:
             self.stop()

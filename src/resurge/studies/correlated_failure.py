@@ -92,18 +92,18 @@ def arrivals(kill: int, seed: int, from_s: float, to_s: float, file: Path | None
 
 
 @dataclass
-class Stage:
+class StudyCluster:
     """A cluster on which one run after another takes place; its nodes' speed is set once, from what the job costs."""
 
     study: FailureStudy
     cluster: EmbeddedCluster
     inner: SparkRunner
     runner: CalibratedRunner
-    tell: Callable[[str], None]
+    progress: Callable[[str], None]
 
     def calibrate(self) -> None:
         """Run the job undisturbed until its cost is known."""
-        self.tell("measuring what the queries cost")
+        self.progress("measuring what the queries cost")
         with tempfile.TemporaryDirectory(prefix="resurge-study-") as folder:
             engine = Engine(self.study.job().topology, self.runner, self.study.options(folder, "incremental"))
             try:
@@ -193,23 +193,23 @@ class Watch:
 
 
 @contextmanager
-def stage(study: FailureStudy, tell: Callable[[str], None]) -> Iterator[Stage]:
+def study_cluster(study: FailureStudy, progress: Callable[[str], None]) -> Iterator[StudyCluster]:
     """A cluster for a study."""
-    tell(f"starting {study.nodes} nodes")
+    progress(f"starting {study.nodes} nodes")
     with arena(study.nodes) as (cluster, inner):
         runner = CalibratedRunner(inner, study.nodes, study.interval_s, study.utilisation, measured_jobs=None)
-        made = Stage(study, cluster, inner, runner, tell)
+        made = StudyCluster(study, cluster, inner, runner, progress)
         made.calibrate()
         yield made
 
 
 def run_study(
-    study: FailureStudy, figures: Mapping[str, Sequence[Scene]], out: Path, tell: Callable[[str], None]
+    study: FailureStudy, figures: Mapping[str, Sequence[Scene]], out: Path, progress: Callable[[str], None]
 ) -> Iterator[tuple[str, str, Sequence[Event]]]:
     """All scenes of all figures on one cluster, one after another: figure, scene and what happened, as soon as it is over."""
     out.mkdir(parents=True, exist_ok=True)
     played = [(figure, scene) for figure, scenes in figures.items() for scene in scenes]
-    with stage(study, tell) as made:
+    with study_cluster(study, progress) as made:
         for number, (figure, scene) in enumerate(played, 1):
-            tell(f"{figure}, {scene.name}: {number} of {len(played)}, a few minutes each")
+            progress(f"{figure}, {scene.name}: {number} of {len(played)}, a few minutes each")
             yield figure, scene.name, made.play(scene, out / f"{figure}-{scene.name}.jsonl")

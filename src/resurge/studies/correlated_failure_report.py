@@ -167,7 +167,7 @@ def _plot(
 
 
 def _with_gaps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points, with a gap wherever nothing was shown for so long that a line would tell a story of its own."""
+    """The points, with a gap wherever nothing was shown for so long that a line would mislead."""
     found = list(points[:1])
     for before, after in pairwise(points):
         if after[0] - before[0] > LONGEST_LINE_S:

@@ -42,7 +42,7 @@ def configurations() -> list[Configuration]:
     return [Configuration(USUAL_INTERVAL, always_buffers=True), *(Configuration(interval) for interval in INTERVALS)]
 
 
-def measure(out: Path, tell: Callable[[str], None]) -> dict[Configuration, tuple[Sequence[Event], Sequence[Event]]]:
+def measure(out: Path, progress: Callable[[str], None]) -> dict[Configuration, tuple[Sequence[Event], Sequence[Event]]]:
     """For each configuration the telemetry at full speed, and at a steady rate that every one of them can take."""
     out.mkdir(parents=True, exist_ok=True)
     spark = open_session(LOCAL_MASTER, "overhead")
@@ -53,7 +53,7 @@ def measure(out: Path, tell: Callable[[str], None]) -> dict[Configuration, tuple
         (out / "warm-up.jsonl").unlink()
         found: dict[Configuration, tuple[Sequence[Event], Sequence[Event]]] = {}
         for configuration in configurations():
-            tell(f"overhead: {configuration.name}")
+            progress(f"overhead: {configuration.name}")
             found[configuration] = (
                 _run(runner, configuration, _fast(), 0.0, out / f"overhead-{configuration.name}-fast.jsonl"),
                 _run(runner, configuration, _steady(), STEADY_INTERVAL_S, out / f"overhead-{configuration.name}-steady.jsonl"),

@@ -39,9 +39,9 @@ class CalibratedRunner:
         """As the runner inside."""
         return self.inner.is_concurrent
 
-    def listen(self, tell: Callable[[Event], None]) -> None:
+    def listen(self, emit: Callable[[Event], None]) -> None:
         """As the runner inside."""
-        self.inner.listen(tell)
+        self.inner.listen(emit)
 
     def members(self) -> dict[NodeId, Member]:
         """The nodes, each with the same share."""

@@ -53,7 +53,7 @@ class Striker:
     def listen(self, event: Event) -> None:
         """A telemetry listener."""
         if isinstance(event, NodeJoined):
-            self.cluster.hasten()
+            self.cluster.restore_priority()
         while isinstance(event, EpochFinished) and self.waiting and event.epoch >= self.waiting[0].epoch:
             thread = threading.Thread(target=self._strike, args=(self.waiting.pop(0),), daemon=True)
             self.threads.append(thread)

@@ -29,8 +29,8 @@ class InlineRunner:
         self._folders: set[str] = set()
         self.before_task: Callable[[int, str], None] | None = None
 
-    def listen(self, tell: Callable[[Event], None]) -> None:
-        """There is nothing to tell."""
+    def listen(self, emit: Callable[[Event], None]) -> None:
+        """It sees no events of its own."""
 
     def members(self) -> dict[NodeId, Member]:
         """The nodes that have not been killed."""

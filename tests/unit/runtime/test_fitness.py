@@ -39,14 +39,14 @@ def test_an_unfit_node_is_refused_at_once_and_is_new_when_it_comes_again() -> No
             raise UnfitNodeError("node 7 is refused: Polars is 0.1, expected 0.2")
 
     warming = Warming(warm, told.append)
-    warming.look_after([NODE])
+    warming.track([NODE])
     wait_until(lambda: bool(told), "a refusal", 10)
-    warming.look_after([NODE])
+    warming.track([NODE])
     assert warming.refused == {NODE: "node 7 is refused: Polars is 0.1, expected 0.2"}
     assert (len(warmed), warming.warm) == (1, [])
-    warming.look_after([])
+    warming.track([])
     assert warming.refused == {}
-    warming.look_after([NODE])
+    warming.track([NODE])
     wait_until(lambda: warming.warm == [NODE], "a warm node", 10)
     assert len(told) == 1
 
@@ -62,7 +62,7 @@ def test_a_node_that_never_gets_warm_is_refused_after_some_attempts(monkeypatch:
         raise EngineError("Cannot run program python3")
 
     warming = Warming(warm, told.append)
-    warming.look_after([NODE])
+    warming.track([NODE])
     wait_until(lambda: bool(told), "a refusal", 10)
     assert told == ["node 7 could not be warmed: Cannot run program python3"]
     assert len(attempts) == retrying.MOST_RETRIES + 1

@@ -42,13 +42,13 @@ def test_a_node_that_was_lost_and_is_there_again_is_cold() -> None:
     """Whether it was seen to be gone between two jobs or during one."""
     warmed: list[NodeId] = []
     warming = Warming(warmed.append)
-    for lose, named in ((warming.look_after, OTHER), (warming.forget, NODE)):
-        warming.look_after([NODE, OTHER])
+    for lose, named in ((warming.track, OTHER), (warming.forget, NODE)):
+        warming.track([NODE, OTHER])
         wait_until(lambda: warming.warm == [NODE, OTHER], "warm nodes", 10)
         count = warmed.count(NODE)
         lose([named])
         assert warming.warm == [OTHER]
-        warming.look_after([NODE, OTHER])
+        warming.track([NODE, OTHER])
         wait_until(lambda: warming.warm == [NODE, OTHER], "warm nodes", 10)
         assert warmed.count(NODE) == count + 1
     assert warmed.count(OTHER) == 1
@@ -68,7 +68,7 @@ def test_warming_that_ends_after_its_node_was_lost_does_not_count() -> None:
 
     warming = Warming(warm)
     for attempts in (1, 2):
-        warming.look_after([NODE])
+        warming.track([NODE])
         wait_until(lambda count=attempts: len(begun) == count, "an attempt", 10)  # type: ignore[misc]
         if attempts == 1:
             warming.forget([NODE])
@@ -91,7 +91,7 @@ def test_a_node_that_fails_to_warm_is_tried_again() -> None:
     warming = Warming(warm)
 
     def is_warm() -> bool:
-        warming.look_after([NODE])
+        warming.track([NODE])
         return warming.warm == [NODE]
 
     wait_until(is_warm, "a warm node", 10)

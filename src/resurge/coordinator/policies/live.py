@@ -7,7 +7,7 @@ from resurge.coordinator.inputs import InputReady
 from resurge.coordinator.jobs import live_job
 from resurge.coordinator.policies import catch_up, checkpoint, migration
 from resurge.coordinator.policies.submitting import submitted
-from resurge.coordinator.state import Goal, JobState, Pending, Stage, Turn
+from resurge.coordinator.state import Activity, Goal, JobState, Pending, Turn
 from resurge.protocols.epoch import row_limit, wait_s
 
 
@@ -35,13 +35,13 @@ def due(state: JobState, now_s: float) -> JobState:
     limit = row_limit(state.rhythm.pace, configured) if state.settings.back_pressure else configured
     lane = replace(state.lane, turn=Turn.POLLING)
     state = replace(state, lane=lane, rhythm=replace(state.rhythm, row_limit=limit))
-    return state.sending(Poll(state.facts.head + 1, limit, state.goal.stage is Stage.DRAINING))
+    return state.sending(Poll(state.facts.head + 1, limit, state.goal.activity is Activity.DRAINING))
 
 
 def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:
     """Log what the next epoch reads; or, where there is nothing, let lagging partitions catch up without a limit."""
     goal = state.goal
-    is_drain = goal.stage is Stage.DRAINING
+    is_drain = goal.activity is Activity.DRAINING
     if not ready.is_empty or is_drain:
         pending = Pending(ready.epoch, ready.arrival_s, is_drain, now_s, ready.is_capped)
         arrivals_s = {**state.arrivals_s, ready.epoch: ready.arrival_s}
@@ -51,13 +51,13 @@ def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:
     rest_s = max(state.settings.idle_s, 0.0 if goal.until_idle else state.settings.interval_s)
     lane = replace(state.lane, turn=Turn.RESTING, rest_s=rest_s, is_looked=True)
     state = replace(state, lane=lane)
-    if goal.stage is Stage.STEPPING:
+    if goal.activity is Activity.STEPPING:
         return replace(state, goal=Goal())
     if state.is_catching_up:
         state = catch_up.stepped(state, now_s, None)
         is_busy = state.lane.foreground is not None or state.lane.awaited
         return replace(state, lane=replace(state.lane, rest_s=0.0)) if is_busy and goal.until_idle else state
-    return replace(state, goal=replace(goal, stage=Stage.RECOVERING)) if goal.until_idle else state
+    return replace(state, goal=replace(goal, activity=Activity.RECOVERING)) if goal.until_idle else state
 
 
 def _submitted(state: JobState, now_s: float) -> JobState:

@@ -35,7 +35,7 @@ class Runner(Protocol):
     def is_concurrent(self) -> bool:
         """Whether several jobs may run at the same time, on nodes of their own."""
 
-    def listen(self, tell: Callable[[Event], None]) -> None:
+    def listen(self, emit: Callable[[Event], None]) -> None:
         """Have events told that the runner itself sees, such as a node that is refused; from any thread."""
 
     def members(self) -> dict[NodeId, Member]:

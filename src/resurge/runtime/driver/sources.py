@@ -67,11 +67,11 @@ class Sources:
     def begin(self, runner: Runner) -> None:
         """Start what readers run by themselves, such as the query of a streaming DataFrame."""
         for name, reader in self.readers.items():
-            self._told(name, reader.start, runner.session, self.store.location(paths.source_folder(name)))
+            self._called(name, reader.start, runner.session, self.store.location(paths.source_folder(name)))
 
     def initial(self) -> dict[str, Offset]:
         """Where every source begins."""
-        return {name: self._told(name, reader.initialOffset) for name, reader in self.readers.items()}
+        return {name: self._called(name, reader.initialOffset) for name, reader in self.readers.items()}
 
     def next_offsets(self, reached: dict[str, Offset], limit: int | None) -> dict[str, tuple[Offset, Offset]]:
         """What the next epoch reads of each source: together at most the limit."""
@@ -80,7 +80,7 @@ class Sources:
         offsets = {}
         for name, reader in self.readers.items():
             share = allotted.get(name)
-            end = self._told(name, latest_offset, reader, reached[name], ReadLimit(share))
+            end = self._called(name, latest_offset, reader, reached[name], ReadLimit(share))
             offsets[name] = reached[name], end
             if limit is not None and share is not None:
                 self._learn_demand(name, reader.rows_between(reached[name], end), share, limit)
@@ -103,7 +103,7 @@ class Sources:
             start, end = planned.offsets[name]
             if start == end:
                 continue
-            for index, partition in enumerate(self._told(name, self.readers[name].partitions, start, end)):
+            for index, partition in enumerate(self._called(name, self.readers[name].partitions, start, end)):
                 found.append(Split(name, planned.epoch, index, cloudpickle.dumps(partition)))
         return found
 
@@ -117,8 +117,8 @@ class Sources:
         """How many rows wait, where all sources can tell."""
         total = 0
         for name, reader in self.readers.items():
-            newest = self._told(name, reader.newest_offset, reached[name])
-            waiting = None if newest is None else self._told(name, reader.rows_between, reached[name], newest)
+            newest = self._called(name, reader.newest_offset, reached[name])
+            waiting = None if newest is None else self._called(name, reader.rows_between, reached[name], newest)
             if waiting is None:
                 return None
             total += waiting
@@ -128,8 +128,8 @@ class Sources:
         """How many rows wait in each partition of the sources that know their partitions; None if it was told a moment ago."""
         found: dict[str, dict[str, int]] = {}
         for name, reader in self.readers.items():
-            newest = self._told(name, reader.newest_offset, reached[name])
-            waiting = {} if newest is None else self._told(name, reader.lag_by_partition, reached[name], newest)
+            newest = self._called(name, reader.newest_offset, reached[name])
+            waiting = {} if newest is None else self._called(name, reader.lag_by_partition, reached[name], newest)
             if waiting:
                 found[name] = waiting
         before = self._lag
@@ -144,14 +144,14 @@ class Sources:
         """Tell the sources what will never be read again."""
         for name, reader in self.readers.items():
             if name in reached:
-                self._told(name, reader.commit, reached[name])
+                self._called(name, reader.commit, reached[name])
 
     def stop(self) -> None:
         """Let go of what readers hold."""
         for name, reader in self.readers.items():
-            self._told(name, reader.stop)
+            self._called(name, reader.stop)
 
-    def _told(self, name: str, function: Any, *arguments: Any) -> Any:
+    def _called(self, name: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
         except ResurgeError:

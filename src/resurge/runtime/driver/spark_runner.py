@@ -67,16 +67,16 @@ class SparkRunner:
         self._shipping = threading.Lock()
         self._is_shipped = False
         self._watch: NodeWatch | None = None
-        self._tell: Callable[[Event], None] = lambda event: None
-        self._warming = Warming(self._warm, lambda reason: self._tell(Warned(time.time(), reason)))
+        self._emit: Callable[[Event], None] = lambda event: None
+        self._warming = Warming(self._warm, lambda reason: self._emit(Warned(time.time(), reason)))
 
     def session(self) -> "SparkSession":
         """The session, for sources that are streaming DataFrames."""
         return self.spark
 
-    def listen(self, tell: Callable[[Event], None]) -> None:
+    def listen(self, emit: Callable[[Event], None]) -> None:
         """Tell of nodes that are refused, and of those that are waited for; and what the user calls them."""
-        self._tell = tell
+        self._emit = emit
         self._named.clear()
 
     def members(self) -> dict[NodeId, Member]:
@@ -84,18 +84,18 @@ class SparkRunner:
         if not self.is_concurrent:
             return {NodeId(IN_PROCESS_NODE): Member(int(self.context.defaultParallelism))}
         found = self._executors()
-        self._warming.look_after(found)
-        self._tell_names(found)
+        self._warming.track(found)
+        self._emit_names(found)
         return {node: found[node] for node in self._warming.warm if node in found}
 
-    def _tell_names(self, nodes: Iterable[NodeId]) -> None:
+    def _emit_names(self, nodes: Iterable[NodeId]) -> None:
         new = set(nodes) - self._named
         if self.node_names is None or not new:
             return
         known = self.node_names()
         for node in sorted(new.intersection(known)):
             self._named.add(node)
-            self._tell(NodeNamed(time.time(), node, known[node]))
+            self._emit(NodeNamed(time.time(), node, known[node]))
 
     def _alive(self) -> frozenset[NodeId]:
         """The executors that there are now; two calls into the JVM, because this is asked all the time."""
@@ -133,7 +133,7 @@ class SparkRunner:
         self._code = {job: (self.context.broadcast(packed(code)), code.program.levels)}
         self._wait_until_warm()
         if self.is_concurrent and self._watch is None:
-            self._watch = NodeWatch(self.context, self._heartbeat_timeout_s(), self._watched, self._tell)
+            self._watch = NodeWatch(self.context, self._heartbeat_timeout_s(), self._watched, self._emit)
             self._watch.start()
 
     def _heartbeat_timeout_s(self) -> float:
@@ -165,10 +165,10 @@ class SparkRunner:
         functions = [LevelFunction(encoded, code, plan.job, level, levels) for level in range(levels)]
         job = self._rdds.job(self._locations(nodes), functions, code)
         reports = decode_reports(self._collected(job, frozenset(NodeId(node) for node in nodes)))
-        self._tell_store(plan, reports)
+        self._emit_store(plan, reports)
         return reports
 
-    def _tell_store(self, plan: JobPlan, reports: list[SlotReport]) -> None:
+    def _emit_store(self, plan: JobPlan, reports: list[SlotReport]) -> None:
         """Tell how full the local stores are, every few seconds."""
         if time.monotonic() < self._measured_s + STORE_S:
             return
@@ -179,7 +179,7 @@ class SparkRunner:
             node = plan.slots[report.slot].node
             used[node] = max(used.get(node, 0), report.local_bytes)
             overflow[node] = max(overflow.get(node, 0), report.overflow_bytes)
-        self._tell(LocalStoreMeasured(time.time(), plan.local_root, plan.local_limit_bytes, used, overflow))
+        self._emit(LocalStoreMeasured(time.time(), plan.local_root, plan.local_limit_bytes, used, overflow))
 
     def _collected(self, job: Any, nodes: frozenset[NodeId]) -> list[bytes]:
         """Run the job; on a cluster watch its nodes meanwhile, and give it up as soon as one is lost."""
@@ -241,7 +241,7 @@ class SparkRunner:
             found = self._warmed(node)
         if found.executor is None:
             raise UnfitNodeError(
-                f"node {node} on {found.host} is refused: its Python workers cannot tell which executor they belong to; expected "
+                f"node {node} on {found.host} is refused: its Python workers cannot emit which executor they belong to; expected "
                 "/proc, or the variable SPARK_EXECUTOR_ID"
             )
         if found.executor != node:

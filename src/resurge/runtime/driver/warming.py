@@ -35,7 +35,7 @@ class Warming:
         with self._lock:
             return dict(self._refused)
 
-    def look_after(self, nodes: Collection[NodeId]) -> None:
+    def track(self, nodes: Collection[NodeId]) -> None:
         """Begin to warm the nodes that are new, and forget those that are gone."""
         with self._lock:
             gone = self._attempts.keys() - frozenset(nodes)

@@ -158,7 +158,7 @@ class EmbeddedCluster:
         """Start nodes, without waiting until they join; they are as fast as a whole core unless told otherwise.
 
         A machine that boots takes nothing from the others, but a node that starts on this machine does: `gently` lets it start
-        with what the others leave, until `hasten`, where the system allows that.
+        with what the others leave, until `restore_priority`, where the system allows that.
         """
         with self._locked():
             state = self._state()
@@ -171,7 +171,7 @@ class EmbeddedCluster:
                 start_gently(node.worker)
         return [spec.name for spec in specs]
 
-    def hasten(self) -> None:
+    def restore_priority(self) -> None:
         """All nodes are equal again, also those that were started gently."""
         equalise(f"{self._state().mark}/")
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 
 @contextmanager
-def telling(console: Console, beginning: str) -> Iterator[Callable[[str], None]]:
+def progress_line(console: Console, beginning: str) -> Iterator[Callable[[str], None]]:
     """A function that says what is being done now."""
     if not console.is_terminal:
         console.print(beginning, soft_wrap=True)

@@ -62,3 +62,12 @@ def test_module_says_what_it_is_and_is_not_too_long(module):
     text = module.read_text()
     assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{relative(module)} has no docstring"
     assert len(text.splitlines()) <= MOST_LINES, f"{relative(module)} has more than {MOST_LINES} lines: divide it"
+
+
+def test_the_way_of_a_record_and_of_a_failure_leads_through_each_file_once() -> None:
+    """Who reads both sections in order opens every file that they name once."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    ways = text[text.index("## The loop") : text.index("## State and checkpoints")]
+    files = re.findall(r"\]\((src/[^)]+\.py)\)", ways)
+    assert len(files) > 40
+    assert [file for file in files if files.count(file) > 1] == []

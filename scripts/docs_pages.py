@@ -116,11 +116,16 @@ def result_tables(results: Any, title: str = "") -> Iterator[str]:
         return
     flat = {name: _flat(row) if isinstance(row, dict) else {"value": row} for name, row in rows.items()}
     if any(_is_nested(value) for row in flat.values() for value in row.values()):
+        figures = {name.replace("_", " "): value for name, value in rows.items() if not _is_nested(value)}
+        if figures:
+            yield from result_tables(figures)
+            yield ""
         for name, row in rows.items():
-            yield f"### {title} {name}".replace("  ", " ")
-            yield ""
-            yield from result_tables(row if _is_nested(row) else {"value": row})
-            yield ""
+            if _is_nested(row):
+                yield f"### {title} {name}".replace("  ", " ").replace("_", " ")
+                yield ""
+                yield from result_tables(row)
+                yield ""
         return
     columns = list(dict.fromkeys(column for row in flat.values() for column in row))
     named = not isinstance(results, list)

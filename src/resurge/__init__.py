@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from resurge.connectors.callback_sink import CommittedPart as CommittedPart
     from resurge.connectors.dataframes import dataframe as dataframe
     from resurge.connectors.delta.sink import DeltaSink as DeltaSink
+    from resurge.connectors.delta.source import delta as delta
     from resurge.connectors.files import files as files
     from resurge.connectors.iceberg.sink import IcebergSink as IcebergSink
     from resurge.connectors.kafka.sink import KafkaSink as KafkaSink
@@ -58,6 +59,7 @@ _HOMES = {
     "TopologyBuilder": "resurge.api.builder",
     "count": "resurge.operators.aggregates",
     "dataframe": "resurge.connectors.dataframes",
+    "delta": "resurge.connectors.delta.source",
     "delta_lookup": "resurge.connectors.lookup_tables",
     "files": "resurge.connectors.files",
     "kafka": "resurge.connectors.kafka.source",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from resurge import DeltaSink, IcebergSink, KafkaSink, PostgresSink, delta_lookup, kafka, postgres_lookup
+from resurge import DeltaSink, IcebergSink, KafkaSink, PostgresSink, delta, delta_lookup, kafka, postgres_lookup
 from resurge.errors import TopologyError
 
 CONNECTORS: list[tuple[str, str, Callable[[], object]]] = [
@@ -15,6 +15,7 @@ CONNECTORS: list[tuple[str, str, Callable[[], object]]] = [
     ("psycopg", "postgres", lambda: PostgresSink("orders", "dbname=shop")),
     ("psycopg", "postgres", lambda: postgres_lookup("orders", "dbname=shop", {"id": pl.Int64})),
     ("deltalake", "delta", lambda: DeltaSink("/lake/orders")),
+    ("deltalake", "delta", lambda: delta("/lake/orders", {"id": pl.Int64})),
     ("deltalake", "delta", lambda: delta_lookup("/lake/orders", {"id": pl.Int64})),
     ("pyiceberg", "iceberg", lambda: IcebergSink("shop.orders")),
 ]

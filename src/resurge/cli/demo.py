@@ -14,6 +14,7 @@ from rich.text import Text
 from resurge.cli.live_view import incident, plain_line
 from resurge.model.names import query_of
 from resurge.telemetry import metrics
+from resurge.telemetry.cluster_view import ClusterView, after
 from resurge.telemetry.events import (
     CatchUpFinished,
     EpochFinished,
@@ -24,7 +25,6 @@ from resurge.telemetry.events import (
     QueriesChanged,
     RecoveryPlanned,
 )
-from resurge.telemetry.standing import Standing, after
 from resurge.telemetry.wording import seconds_in_words
 
 
@@ -39,7 +39,7 @@ class DemoView:
         self.latency_s: dict[str, float] = {}
         self.epoch = 0
         self.lines: list[str] = []
-        self.standing = Standing()
+        self.cluster = ClusterView()
         self.events: list[Event] = []
 
     def take(self, event: Event) -> None:
@@ -63,8 +63,8 @@ class DemoView:
             self.latency_s |= event.latency_s
         elif isinstance(event, CatchUpFinished):
             self.latency_s |= {query: values[-1] for query, values in event.latencies_s.items()}
-        self.standing = after(self.standing, event)
-        line = incident(event, self.standing)
+        self.cluster = after(self.cluster, event)
+        line = incident(event, self.cluster)
         if line is not None:
             self.lines = [*self.lines[-5:], f"{event.at_s - self.began_s:5.0f} s  {line}"]
 
@@ -80,8 +80,8 @@ class DemoView:
             shown = seconds_in_words(latency) if latency is not None and state == "live" else "-"
             table.add_row(query, str(self.priorities[query]), Text(state, style=styles[state]), shown)
         nodes = Text("nodes  ")
-        for node, standing in sorted(self.nodes.items(), key=lambda item: int(item[0]) if item[0].isdigit() else 0):
-            nodes.append(f" {node} {standing} ", style="black on green" if standing == "up" else "white on red")
+        for node, health in sorted(self.nodes.items(), key=lambda item: int(item[0]) if item[0].isdigit() else 0):
+            nodes.append(f" {node} {health} ", style="black on green" if health == "up" else "white on red")
             nodes.append(" ")
         return Group(nodes, table, *(Text(line, style="dim") for line in self.lines))
 
@@ -109,7 +109,7 @@ def demo(
 
         def progress(event: Event) -> None:
             view.take(event)
-            line = plain_line(event, metrics.snapshot(view.events[-60:], time.time()), view.standing)
+            line = plain_line(event, metrics.snapshot(view.events[-60:], time.time()), view.cluster)
             if line is not None:
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 

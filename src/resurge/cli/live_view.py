@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resurge.telemetry import metrics
+from resurge.telemetry.cluster_view import ClusterView, after
 from resurge.telemetry.events import (
     CatchUpFinished,
     CheckpointFinished,
@@ -30,7 +31,6 @@ from resurge.telemetry.events import (
     Warned,
 )
 from resurge.telemetry.metrics import Snapshot, Spread
-from resurge.telemetry.standing import Standing, after
 from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, seconds_in_words
 
 RECENT_EVENTS = 200
@@ -48,11 +48,11 @@ class RecentEvents:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._rows = 0
         self._query_rows: dict[str, int] = {}
-        self.standing = Standing()
+        self.cluster = ClusterView()
 
     def add(self, event: Event) -> None:
         """Take one more event into account."""
-        self.standing = after(self.standing, event)
+        self.cluster = after(self.cluster, event)
         if isinstance(event, JobStarted):
             self._started = event
         elif isinstance(event, CheckpointFinished):
@@ -112,7 +112,7 @@ class PlainView:
         self._events.add(event)
         if isinstance(event, CheckpointFinished):
             return
-        line = plain_line(event, self._events.snapshot(time.time()), self._events.standing)
+        line = plain_line(event, self._events.snapshot(time.time()), self._events.cluster)
         if line is not None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -141,7 +141,7 @@ class TerminalView:
     def on_event(self, event: Event) -> None:
         """Take note; the next redraw shows it."""
         self._events.add(event)
-        line = incident(event, self._events.standing)
+        line = incident(event, self._events.cluster)
         if line is not None:
             self._console.print(line, style="yellow", highlight=False, markup=False)
 
@@ -150,17 +150,17 @@ class TerminalView:
         self._is_stopping = True
 
     def _render(self) -> Group:
-        return drawn(self._events.snapshot(time.time()), self._is_stopping, self._events.standing)
+        return drawn(self._events.snapshot(time.time()), self._is_stopping, self._events.cluster)
 
 
-def plain_line(event: Event, now: Snapshot, standing: Standing | None = None) -> str | None:
+def plain_line(event: Event, now: Snapshot, cluster: ClusterView | None = None) -> str | None:
     """What a log says of an event, if anything."""
     if isinstance(event, JobStarted):
         return f"{event.job} on {event.master}{_resumed(event)}, generation {event.generation}"
     if isinstance(event, CatchUpFinished):
         return f"{_epochs(event)} run again in {seconds_in_words(event.took_s)} to bring {event.partitions} partitions up to date"
     if not isinstance(event, EpochFinished):
-        return incident(event, standing)
+        return incident(event, cluster)
     parts = [
         f"epoch {event.epoch}",
         f"{rows_in_words(event.rows_read)} rows in {seconds_in_words(event.took_s)}",
@@ -170,12 +170,12 @@ def plain_line(event: Event, now: Snapshot, standing: Standing | None = None) ->
         f"state {bytes_in_words(now.state_bytes)}",
         f"checkpoint {checkpoint_in_words(now)}",
     ]
-    return " | ".join(parts + _losses(now) + _troubles(now, standing))
+    return " | ".join(parts + _losses(now) + _troubles(now, cluster))
 
 
-def incident(event: Event, standing: Standing | None = None) -> str | None:
-    """Something that went wrong, or was put right, in one line; `standing` has the names of nodes."""
-    known = standing or Standing()
+def incident(event: Event, cluster: ClusterView | None = None) -> str | None:
+    """Something that went wrong, or was put right, in one line; `cluster` has the names of nodes."""
+    known = cluster or ClusterView()
     if isinstance(event, Warned):
         return f"warning: {event.message}"
     if isinstance(event, NodeLost):
@@ -201,7 +201,7 @@ def incident(event: Event, standing: Standing | None = None) -> str | None:
     return None
 
 
-def drawn(now: Snapshot, is_stopping: bool = False, standing: Standing | None = None) -> Group:
+def drawn(now: Snapshot, is_stopping: bool = False, cluster: ClusterView | None = None) -> Group:
     """The table of a snapshot, and the queries' own when they are few enough to read."""
     figures = Table.grid(padding=(0, 3))
     cells = [
@@ -218,47 +218,47 @@ def drawn(now: Snapshot, is_stopping: bool = False, standing: Standing | None = 
     figures.add_row(*(Text(name, style="dim") for name, _ in cells))
     figures.add_row(*(Text(value, style="bold") for _, value in cells))
     shown: list[Any] = [Text(now.job or "starting ...", style="bold"), figures]
-    if standing is not None and standing.nodes:
-        shown.append(Text(nodes_in_words(standing), style="dim"))
-    if standing is not None:
-        shown += [Text(line, style="dim") for line in partition_lags(standing)]
-    losses = _losses(now) + _troubles(now, standing)
+    if cluster is not None and cluster.nodes:
+        shown.append(Text(nodes_in_words(cluster), style="dim"))
+    if cluster is not None:
+        shown += [Text(line, style="dim") for line in partition_lags(cluster)]
+    losses = _losses(now) + _troubles(now, cluster)
     if losses:
         shown.append(Text(" | ".join(losses), style="yellow"))
     if now.queries:
-        shown += [Text(), query_table(now, standing=standing)]
+        shown += [Text(), query_table(now, cluster=cluster)]
     hint = "stopping after this epoch; Ctrl-C again to stop at once" if is_stopping else "Ctrl-C stops after the current epoch"
     return Group(*shown, Text(hint, style="yellow" if is_stopping else "dim"))
 
 
-def query_table(now: Snapshot, shown: int = QUERIES_SHOWN, standing: Standing | None = None) -> Table:
+def query_table(now: Snapshot, shown: int = QUERIES_SHOWN, cluster: ClusterView | None = None) -> Table:
     """Query, whether it is up, priority, rows and latency, the most valuable first."""
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("query")
-    if standing is not None:
+    if cluster is not None:
         table.add_column("state")
     for name in ("priority", "rows", "latency p50", "latency p99"):
         table.add_column(name, justify="right")
     for query in now.queries[:shown]:
         latency = query.latency_s
-        state = [Text(standing.of_query(query.query))] if standing is not None else []
+        state = [Text(cluster.of_query(query.query))] if cluster is not None else []
         table.add_row(Text(query.query), *state, str(query.priority), f"{query.rows:,}", _p50(latency), _p99(latency))
     if len(now.queries) > shown:
         table.add_row(Text(f"and {len(now.queries) - shown} more", style="dim"))
     return table
 
 
-def nodes_in_words(standing: Standing) -> str:
+def nodes_in_words(cluster: ClusterView) -> str:
     """How many nodes there are, and which."""
-    names = sorted(standing.names.get(node, node) for node in standing.nodes)
+    names = sorted(cluster.names.get(node, node) for node in cluster.nodes)
     listed = ", ".join(names[:NODES_SHOWN]) + (f" and {len(names) - NODES_SHOWN} more" if len(names) > NODES_SHOWN else "")
     return f"{len(names)} node{'s' if len(names) > 1 else ''}: {listed}"
 
 
-def partition_lags(standing: Standing) -> list[str]:
+def partition_lags(cluster: ClusterView) -> list[str]:
     """For each source that knows its partitions: how many rows wait in which, those with the most first."""
     lines = []
-    for source, partitions in standing.lag.items():
+    for source, partitions in cluster.lag.items():
         most = sorted(partitions.items(), key=lambda item: (-item[1], len(item[0]), item[0]))
         listed = ", ".join(f"{name}: {rows_in_words(rows)}" for name, rows in most[:PARTITIONS_SHOWN])
         more = f" and {len(most) - PARTITIONS_SHOWN} more" if len(most) > PARTITIONS_SHOWN else ""
@@ -301,13 +301,13 @@ def _losses(now: Snapshot) -> list[str]:
     return [f"{rows_in_words(count)} {name}" for name, count in counted if count]
 
 
-def _troubles(now: Snapshot, standing: Standing | None) -> list[str]:
+def _troubles(now: Snapshot, cluster: ClusterView | None) -> list[str]:
     """Queries that are down and nodes that are waited for."""
-    if standing is None:
+    if cluster is None:
         return []
-    found = [query.query for query in now.queries if standing.of_query(query.query).startswith("down")]
+    found = [query.query for query in now.queries if cluster.of_query(query.query).startswith("down")]
     queries = [f"{len(found)} of {len(now.queries)} queries down"] if found else []
-    return queries + [f"waiting for {standing.name(node)}" for node in sorted(standing.suspected)]
+    return queries + [f"waiting for {cluster.name(node)}" for node in sorted(cluster.suspected)]
 
 
 def _p50(latency: Spread | None) -> str:

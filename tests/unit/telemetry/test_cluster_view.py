@@ -31,7 +31,7 @@ def view_of(*events: object, generation: int = 1) -> RecentEvents:
 
 def screen(seen: RecentEvents) -> list[str]:
     console = Console(file=io.StringIO(), width=120)
-    console.print(drawn(seen.snapshot(START_S + 2), standing=seen.standing))
+    console.print(drawn(seen.snapshot(START_S + 2), cluster=seen.cluster))
     return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
 
 
@@ -54,19 +54,17 @@ def test_the_view_has_the_nodes_by_the_users_names_and_which_queries_are_up():
 def test_an_incident_names_the_node_that_the_user_killed():
     """`cluster kill node-1` is told as the loss of node-1, with the executor that Spark calls it."""
     seen = view_of()
-    assert incident(NodeLost(START_S, "1", 4, False), seen.standing) == "node-1 (executor 1) lost, with 4 partitions"
-    assert incident(NodeJoined(START_S, "7", 1.0), seen.standing) == "node 7 joined"
+    assert incident(NodeLost(START_S, "1", 4, False), seen.cluster) == "node-1 (executor 1) lost, with 4 partitions"
+    assert incident(NodeJoined(START_S, "7", 1.0), seen.cluster) == "node 7 joined"
 
 
 def test_who_is_waited_for_is_shown_until_it_answers():
     """A node that hangs holds up all that use it."""
     suspected = NodeSuspected(START_S, "0", 2.0, 4.0)
-    assert (
-        incident(suspected, view_of().standing) == "waiting for node-2 (executor 0): no answer for 2 s, declared dead after 4 s"
-    )
+    assert incident(suspected, view_of().cluster) == "waiting for node-2 (executor 0): no answer for 2 s, declared dead after 4 s"
     waiting = view_of(suspected)
     assert "waiting for node-2 (executor 0)" in screen(waiting)
-    line = plain_line(epoch(2), waiting.snapshot(START_S), waiting.standing)
+    line = plain_line(epoch(2), waiting.snapshot(START_S), waiting.cluster)
     assert line is not None and line.endswith("waiting for node-2 (executor 0)")
     assert not any("waiting" in line for line in screen(view_of(suspected, NodeResponded(START_S, "0", 2.5))))
 

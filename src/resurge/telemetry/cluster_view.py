@@ -18,7 +18,7 @@ from resurge.telemetry.events import (
 
 
 @dataclass(frozen=True)
-class Standing:
+class ClusterView:
     """Nodes that are there, what the user calls them, who is waited for, and query partitions that are down.
 
     `awaited` are the queries of a job that was resumed and that have not shown anything since; `lag` are the rows that wait in
@@ -44,25 +44,25 @@ class Standing:
         return "starting" if query in self.awaited else "up"
 
 
-def after(standing: Standing, event: Event) -> Standing:
+def after(cluster: ClusterView, event: Event) -> ClusterView:
     """What is known after one more event."""
     if isinstance(event, JobStarted):
         awaited = frozenset(event.priorities) if event.generation > 1 else frozenset()
-        return Standing(frozenset(event.nodes), standing.names, awaited=awaited)
+        return ClusterView(frozenset(event.nodes), cluster.names, awaited=awaited)
     if isinstance(event, NodeNamed):
-        return replace(standing, names={**standing.names, event.node: event.name})
+        return replace(cluster, names={**cluster.names, event.node: event.name})
     if isinstance(event, LagMeasured):
-        return replace(standing, lag=event.sources)
+        return replace(cluster, lag=event.sources)
     if isinstance(event, NodeJoined):
-        return replace(standing, nodes=standing.nodes | {event.node})
+        return replace(cluster, nodes=cluster.nodes | {event.node})
     if isinstance(event, NodeLost):
-        return replace(standing, nodes=standing.nodes - {event.node}, suspected=standing.suspected - {event.node})
+        return replace(cluster, nodes=cluster.nodes - {event.node}, suspected=cluster.suspected - {event.node})
     if isinstance(event, NodeSuspected):
-        return replace(standing, suspected=standing.suspected | {event.node})
+        return replace(cluster, suspected=cluster.suspected | {event.node})
     if isinstance(event, NodeResponded):
-        return replace(standing, suspected=standing.suspected - {event.node})
+        return replace(cluster, suspected=cluster.suspected - {event.node})
     if isinstance(event, QueriesChanged):
         back = frozenset(query_of(partition) for partition in event.back)
-        down = (standing.down | frozenset(event.down)) - frozenset(event.back)
-        return replace(standing, down=down, awaited=standing.awaited - back)
-    return standing
+        down = (cluster.down | frozenset(event.down)) - frozenset(event.back)
+        return replace(cluster, down=down, awaited=cluster.awaited - back)
+    return cluster

@@ -139,13 +139,13 @@ def correlated_failure(result: dict[str, Any]) -> str:
 
 
 def correlated_failure_figures(result: dict[str, Any]) -> str:
-    """The other scenes."""
+    """The other cases."""
     rows = []
-    for name, scenes in result["figures"].items():
-        for scene, found in scenes.items():
+    for name, cases in result["figures"].items():
+        for case, found in cases.items():
             moments = (seconds(found[key]) for key in ("first_back_s", "all_back_s", "all_available_s"))
             ratios = (times(found[key]) for key in ("healthy_latency_ratio", "join_latency_ratio"))
-            rows.append([name, scene, str(found["queries_down"]), *moments, f"{found['outage_area']:,.0f}", *ratios])
+            rows.append([name, case, str(found["queries_down"]), *moments, f"{found['outage_area']:,.0f}", *ratios])
     names = ("figure", "run", "queries down", "first back", "all back", "all at normal latency", "outage area")
     return table((*names, "queries never down, latency", "after joins, at most"), rows)
 

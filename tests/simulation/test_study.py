@@ -8,23 +8,23 @@ from typing import Any
 
 from resurge.studies.correlated_failure import arrivals
 from resurge.studies.correlated_failure_report import summarise, write_figure
-from resurge.studies.scenes import DOWNSTREAM, UPSTREAM, Scene
+from resurge.studies.failure_cases import DOWNSTREAM, UPSTREAM, FailureCase
+from resurge.studies.figures import STRATEGIES, Figures
 from resurge.studies.simulated_failure import Study, simulated_study
-from resurge.studies.staging import STRATEGIES, Staging
 from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodesKilled, QueriesChanged
 from resurge.telemetry.recovery_metrics import available_queries
 
 ARRIVALS_S = tuple(15.0 + 6 * index for index in range(8))
 
 
-def played(*scenes: Scene, nodes: int = 10, partitions: int = 15) -> dict[str, list[Event]]:
-    """The scenes' telemetry."""
-    return {name: list(events) for _, name, events in simulated_study({"scenes": scenes}, nodes, partitions, seed=1)}
+def played(*cases: FailureCase, nodes: int = 10, partitions: int = 15) -> dict[str, list[Event]]:
+    """The cases' telemetry."""
+    return {name: list(events) for _, name, events in simulated_study({"cases": cases}, nodes, partitions, seed=1)}
 
 
-def strategies(*chosen: str, gap_s: float = 0.0) -> Sequence[Scene]:
-    """The scenes of the figure that compares them."""
-    return Staging(arrivals_s=ARRIVALS_S, gap_s=gap_s, chosen=chosen or STRATEGIES).figures()["strategies"]
+def strategies(*chosen: str, gap_s: float = 0.0) -> Sequence[FailureCase]:
+    """The cases of the figure that compares them."""
+    return Figures(arrivals_s=ARRIVALS_S, gap_s=gap_s, chosen=chosen or STRATEGIES).figures()["strategies"]
 
 
 def test_every_strategy_loses_the_same_nodes_and_brings_all_queries_back() -> None:
@@ -43,7 +43,7 @@ def test_every_strategy_loses_the_same_nodes_and_brings_all_queries_back() -> No
 
 def test_replacements_come_when_told() -> None:
     """Seconds after the failure, plus the time to become warm."""
-    events = played(Scene("two", "incremental", 2, (5.0, 9.0)), nodes=4)["two"]
+    events = played(FailureCase("two", "incremental", 2, (5.0, 9.0)), nodes=4)["two"]
     killed = next(e.at_s for e in events if isinstance(e, NodesKilled))
     joined = [e.at_s - killed for e in events if isinstance(e, NodeJoined)]
     warm_s = Study().warm_up_s
@@ -64,8 +64,8 @@ def test_at_no_moment_are_fewer_queries_available_than_with_blocking() -> None:
     """Nor at the end: what fits nowhere comes back with the last node, where most is left."""
     for seed in (5, 2, 3):
         moments = arrivals(8, seed, 10.0, 80.0)
-        scenes = Staging(10, 8, moments, chosen=("incremental", "blocking")).figures()["strategies"]
-        runs = {name: list(events) for _, name, events in simulated_study({"scenes": scenes}, 10, 15, seed)}
+        cases = Figures(10, 8, moments, chosen=("incremental", "blocking")).figures()["strategies"]
+        runs = {name: list(events) for _, name, events in simulated_study({"cases": cases}, 10, 15, seed)}
         ours, blocking = (dict(available_queries(events)) for events in runs.values())
         assert not {at_s: (ours[at_s], blocking[at_s]) for at_s in ours.keys() & blocking.keys() if ours[at_s] < blocking[at_s]}
         back, others = (summarise(events) for events in runs.values())
@@ -81,14 +81,14 @@ def test_queries_come_back_in_order_of_value() -> None:
 def test_eager_falls_behind_while_nodes_are_missing() -> None:
     """Two nodes with the work of ten: each epoch leaves more input waiting than the one before."""
     late = tuple(60.0 + wait for wait in range(8))
-    runs = played(*(Scene(name, name, 8, late) for name in ("eager", "incremental")))
+    runs = played(*(FailureCase(name, name, 8, late) for name in ("eager", "incremental")))
     worst = {name: max(e.lag_rows or 0 for e in run if isinstance(e, EpochFinished)) for name, run in runs.items()}
     assert worst["eager"] > 4 * worst["incremental"]
 
 
 def test_a_failure_downstream_leaves_the_windows_alone() -> None:
     """Nodes are chosen by what they hold: upstream takes every query down, downstream leaves the windows' own."""
-    runs = played(*(Scene(place, "incremental", 4, ARRIVALS_S[:4], place) for place in (UPSTREAM, DOWNSTREAM)))
+    runs = played(*(FailureCase(place, "incremental", 4, ARRIVALS_S[:4], place) for place in (UPSTREAM, DOWNSTREAM)))
     down = {
         place: {query.split("/")[0] for e in events if isinstance(e, QueriesChanged) for query in e.down}
         for place, events in runs.items()
@@ -98,20 +98,20 @@ def test_a_failure_downstream_leaves_the_windows_alone() -> None:
 
 
 def test_kills_one_after_another_are_apart() -> None:
-    """As far apart as the scene says."""
-    events = played(Scene("turns", "incremental", 3, (), gap_s=4.0))["turns"]
+    """As far apart as the case says."""
+    events = played(FailureCase("turns", "incremental", 3, (), gap_s=4.0))["turns"]
     moments = [e.at_s for e in events if isinstance(e, NodesKilled)]
     assert [round(later - earlier, 6) for earlier, later in pairwise(moments)] == [4.0, 4.0]
 
 
 def test_every_figure_is_drawn_from_what_happened(tmp_path: Path) -> None:
-    """Plots and tables of all figures, also when a study is stopped after some scenes; too few nodes make eager fall behind."""
+    """Plots and tables of all figures, also when a study is stopped after some cases; too few nodes make eager fall behind."""
     runs: dict[str, dict[str, Sequence[Event]]] = {}
     tables: dict[str, dict[str, Any]] = {}
-    staged = Staging(arrivals_s=ARRIVALS_S, chosen=("incremental", "eager")).figures()
+    staged = Figures(arrivals_s=ARRIVALS_S, chosen=("incremental", "eager")).figures()
     wanted = {"strategies": staged["strategies"], "overload": staged["overload"], "places": staged["places"][:1]}
-    for figure, scene, events in simulated_study(wanted, seed=1):
-        runs.setdefault(figure, {})[scene] = events
+    for figure, case, events in simulated_study(wanted, seed=1):
+        runs.setdefault(figure, {})[case] = events
         tables[figure] = write_figure(figure, runs[figure], tmp_path, "a test")
         assert json.loads((tmp_path / "summary.json").read_text()).keys() == runs["strategies"].keys()
     for name in ("latency.png", "available.png", "overload.png", "places.png"):
@@ -123,16 +123,16 @@ def test_every_figure_is_drawn_from_what_happened(tmp_path: Path) -> None:
 
 def test_a_large_study_is_shared_out_among_processes() -> None:
     """With the same outcome."""
-    scenes = [Scene(name, name, 20, ()) for name in ("incremental", "eager")]
-    together = list(simulated_study({"scenes": scenes}, 40, 600, seed=1))
-    alone = [next(iter(simulated_study({"scenes": [scene]}, 40, 600, seed=1))) for scene in scenes]
+    cases = [FailureCase(name, name, 20, ()) for name in ("incremental", "eager")]
+    together = list(simulated_study({"cases": cases}, 40, 600, seed=1))
+    alone = [next(iter(simulated_study({"cases": [case]}, 40, 600, seed=1))) for case in cases]
     assert together == alone
 
 
 def test_figures_name_every_scene_once() -> None:
     """Of a cluster of any size."""
     for nodes, kill in ((10, 8), (3, 2), (2, 1)):
-        for scenes in Staging(nodes, kill, ARRIVALS_S[:kill]).figures().values():
-            names = [scene.name for scene in scenes]
+        for cases in Figures(nodes, kill, ARRIVALS_S[:kill]).figures().values():
+            names = [case.name for case in cases]
             assert len(names) == len(set(names))
-            assert all(0 < scene.kill <= nodes for scene in scenes)
+            assert all(0 < case.kill <= nodes for case in cases)

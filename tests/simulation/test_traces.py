@@ -13,8 +13,8 @@ from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import Scenario
 from resurge.simulator.workload import scaled
 from resurge.studies.correlated_failure import arrivals
+from resurge.studies.failure_cases import FailureCase
 from resurge.studies.hashtag_workload import hashtag_workload
-from resurge.studies.scenes import Scene
 from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry.events import NodeJoined
 from tests.support.generated import write_failures, write_spot_cluster, write_start_up_times
@@ -95,8 +95,8 @@ def test_replacements_come_as_late_as_machines_do(kind: Path | str, tmp_path: Pa
     path = file_of(kind, write_start_up_times, tmp_path)
     times_s = arrival_times_s(path)
     assert len(times_s) == (500 if kind == GENERATED else 15_000)
-    scene = Scene("two", "incremental", 2, arrivals(2, 3, 0.0, 60.0, path))
-    [(_, _, events)] = simulated_study({"scenes": [scene]}, nodes=4, seed=3)
+    case = FailureCase("two", "incremental", 2, arrivals(2, 3, 0.0, 60.0, path))
+    [(_, _, events)] = simulated_study({"cases": [case]}, nodes=4, seed=3)
     joined = [event.at_s for event in events if isinstance(event, NodeJoined)]
     assert len(joined) == 2
     assert drawn_arrivals_s(times_s, 5, random.Random(1)) == drawn_arrivals_s(times_s, 5, random.Random(1))

@@ -42,19 +42,19 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     """Most nodes die at once, replacements come one by one: relative latency, available queries and outage per strategy."""
     from resurge.studies import correlated_failure as experiment
     from resurge.studies.correlated_failure_report import kept_figures, write_figure
+    from resurge.studies.figures import STRATEGIES, Figures
     from resurge.studies.simulated_failure import simulated_study
-    from resurge.studies.staging import STRATEGIES, Staging
 
     if kill > nodes:
         raise ClusterError(f"--kill is {kill}, but there are {nodes} nodes; expected at most that many")
     moments = experiment.arrivals(kill, seed, arrive_from, arrive_to, arrivals)
-    staged = Staging(nodes, kill, moments, gap, chosen=_chosen("strategy", strategies, STRATEGIES)).figures()
-    known = [*staged] if simulated else [*staged, OVERHEAD]
-    wanted = figures or ("all" if simulated and nodes <= FEW_NODES else next(iter(staged)))
-    drawn = _chosen("figure", ",".join(known) if wanted == "all" else wanted, [*staged, OVERHEAD])
+    defined = Figures(nodes, kill, moments, gap, chosen=_chosen("strategy", strategies, STRATEGIES)).figures()
+    known = [*defined] if simulated else [*defined, OVERHEAD]
+    wanted = figures or ("all" if simulated and nodes <= FEW_NODES else next(iter(defined)))
+    drawn = _chosen("figure", ",".join(known) if wanted == "all" else wanted, [*defined, OVERHEAD])
     if simulated and OVERHEAD in drawn:
         raise ClusterError("the overhead figures are measured on Spark; leave out --simulated or the figure overhead")
-    scenes = {figure: staged[figure] for figure in drawn if figure != OVERHEAD}
+    cases = {figure: defined[figure] for figure in drawn if figure != OVERHEAD}
     how = f"{kill} of {nodes} nodes die {'one after another' if gap else 'at once'}"
     heading = f"{how}, {'simulated' if simulated else 'on a real cluster'}"
     runs: dict[str, dict[str, Sequence[Event]]] = {}
@@ -63,11 +63,11 @@ def correlated_failure(  # noqa: PLR0913, PLR0917 (one parameter per option)
     with progress_line(Console(stderr=True), heading) as progress:
         study = experiment.FailureStudy(nodes, seed, moments)
         played = (
-            simulated_study(scenes, nodes, partitions, seed) if simulated else experiment.run_study(study, scenes, out, progress)
+            simulated_study(cases, nodes, partitions, seed) if simulated else experiment.run_study(study, cases, out, progress)
         )
-        for figure, scene, events in played if scenes else ():
-            runs.setdefault(figure, {})[scene] = events
-            # After each scene, so that a study which is stopped has shown what it knows.
+        for figure, case, events in played if cases else ():
+            runs.setdefault(figure, {})[case] = events
+            # After each case, so that a study which is stopped has shown what it knows.
             tables[figure] = write_figure(figure, runs[figure], out, heading, study.longest_s)
         if OVERHEAD in drawn:
             overhead = _overhead(out, progress)

@@ -18,8 +18,8 @@ from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
-from resurge.studies.scenes import Scene
-from resurge.studies.staging import victims
+from resurge.studies.failure_cases import FailureCase
+from resurge.studies.figures import nodes_to_kill
 from resurge.telemetry.events import EpochFinished, Event, NodesKilled
 from resurge.telemetry.log import TelemetryLog, read_events
 from resurge.telemetry.recovery_metrics import AVAILABLE_BELOW
@@ -77,9 +77,9 @@ class FailureStudy:
         """For how long after the failure runs are compared."""
         return max(self.arrivals_s, default=0.0) + self.watch_s
 
-    def length_s(self, scene: Scene) -> float:
+    def length_s(self, case: FailureCase) -> float:
         """How long a run is watched after the first kill, unless all is well before: the best case as long as the others."""
-        return max(*scene.arrivals_s, scene.gap_s * scene.kill, self.longest_s - self.watch_s) + self.watch_s
+        return max(*case.arrivals_s, case.gap_s * case.kill, self.longest_s - self.watch_s) + self.watch_s
 
 
 def arrivals(kill: int, seed: int, from_s: float, to_s: float, file: Path | None = None) -> tuple[float, ...]:
@@ -113,14 +113,14 @@ class StudyCluster:
                 engine.close("calibrated")
             self.runner.calibrate(sum(engine.state.costs.values()) + engine.state.reading_cost)
 
-    def play(self, scene: Scene, log: Path) -> list[Event]:
+    def play(self, case: FailureCase, log: Path) -> list[Event]:
         """One run; everything that happened is in its telemetry."""
         log.unlink(missing_ok=True)
         replenish(self.cluster, self.inner, self.study.nodes)
         with TelemetryLog(log) as telemetry, tempfile.TemporaryDirectory(prefix="resurge-study-") as folder:
-            engine = Engine(self.study.job().topology, self.runner, self.study.options(folder, scene.strategy), telemetry)
-            striker = Striker(self.cluster, self._strikes(scene), self._chooser(engine, scene), telemetry)
-            watch = Watch(engine, scene.kill, self.study.length_s(scene), self.study.settled_epochs)
+            engine = Engine(self.study.job().topology, self.runner, self.study.options(folder, case.strategy), telemetry)
+            striker = Striker(self.cluster, self._strikes(case), self._chooser(engine, case), telemetry)
+            watch = Watch(engine, case.kill, self.study.length_s(case), self.study.settled_epochs)
             telemetry.listeners += [striker.listen, watch.listen]
             try:
                 engine.start()
@@ -131,21 +131,21 @@ class StudyCluster:
                 engine.close("the study is over")
         return list(read_events(log))
 
-    def _strikes(self, scene: Scene) -> list[Strike]:
+    def _strikes(self, case: FailureCase) -> list[Strike]:
         after, delay_s = self.study.kill_after_epoch, self.study.interval_s / 4
-        if not scene.gap_s:
-            return [Strike(after, delay_s, scene.kill, scene.arrivals_s)]
-        first = Strike(after, delay_s, 1, scene.arrivals_s)
-        return [first, *(Strike(after, delay_s + scene.gap_s * turn, 1) for turn in range(1, scene.kill))]
+        if not case.gap_s:
+            return [Strike(after, delay_s, case.kill, case.arrivals_s)]
+        first = Strike(after, delay_s, 1, case.arrivals_s)
+        return [first, *(Strike(after, delay_s + case.gap_s * turn, 1) for turn in range(1, case.kill))]
 
-    def _chooser(self, engine: Engine, scene: Scene) -> Callable[[list[str], int], list[str]]:
+    def _chooser(self, engine: Engine, case: FailureCase) -> Callable[[list[str], int], list[str]]:
         chosen: list[str] = []
 
         def choose(alive: list[str], count: int) -> list[str]:
-            # All victims are chosen at the first kill, so that those of later ones do not depend on what was recovered where.
+            # All nodes_to_kill are chosen at the first kill, so that those of later ones do not depend on what was recovered where.
             if not chosen:
                 names = self.cluster.executor_nodes(self.inner.spark)
-                chosen.extend(names[node] for node in victims(engine.facts, scene, self.study.seed))
+                chosen.extend(names[node] for node in nodes_to_kill(engine.facts, case, self.study.seed))
             return [chosen.pop(0) for _ in range(min(count, len(chosen)))]
 
         return choose
@@ -204,12 +204,12 @@ def study_cluster(study: FailureStudy, progress: Callable[[str], None]) -> Itera
 
 
 def run_study(
-    study: FailureStudy, figures: Mapping[str, Sequence[Scene]], out: Path, progress: Callable[[str], None]
+    study: FailureStudy, figures: Mapping[str, Sequence[FailureCase]], out: Path, progress: Callable[[str], None]
 ) -> Iterator[tuple[str, str, Sequence[Event]]]:
-    """All scenes of all figures on one cluster, one after another: figure, scene and what happened, as soon as it is over."""
+    """All cases of all figures on one cluster, one after another: figure, case and what happened, as soon as it is over."""
     out.mkdir(parents=True, exist_ok=True)
-    played = [(figure, scene) for figure, scenes in figures.items() for scene in scenes]
+    played = [(figure, case) for figure, cases in figures.items() for case in cases]
     with study_cluster(study, progress) as made:
-        for number, (figure, scene) in enumerate(played, 1):
-            progress(f"{figure}, {scene.name}: {number} of {len(played)}, a few minutes each")
-            yield figure, scene.name, made.play(scene, out / f"{figure}-{scene.name}.jsonl")
+        for number, (figure, case) in enumerate(played, 1):
+            progress(f"{figure}, {case.name}: {number} of {len(played)}, a few minutes each")
+            yield figure, case.name, made.play(case, out / f"{figure}-{case.name}.jsonl")

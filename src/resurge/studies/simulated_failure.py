@@ -16,9 +16,9 @@ from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import Scenario
 from resurge.simulator.workload import scaled
 from resurge.simulator.world import Timing
+from resurge.studies.failure_cases import FailureCase
+from resurge.studies.figures import nodes_to_kill
 from resurge.studies.hashtag_workload import hashtag_workload
-from resurge.studies.scenes import Scene
-from resurge.studies.staging import victims
 from resurge.telemetry.events import Event
 
 MOST_NODES_CHECKED = 100
@@ -29,7 +29,7 @@ LEAST_SHARED_OUT = 500
 
 @dataclass(frozen=True)
 class Study:
-    """How the failure is staged, with the times that the study on a real cluster showed.
+    """The circumstances of the failure, with the times that the study on a real cluster showed.
 
     `load` is the part of each node's capacity that is used before the failure, `headroom` the part of an interval that
     a node works when all of its capacity is used, `longest` the most intervals of input that an epoch takes.
@@ -50,49 +50,49 @@ class Study:
 
 
 def simulated_study(
-    figures: Mapping[str, Sequence[Scene]],
+    figures: Mapping[str, Sequence[FailureCase]],
     nodes: int = 10,
     partitions: int = 15,
     seed: int = 0,
     study: Study = Study(),  # noqa: B008 - a frozen value
 ) -> Iterator[tuple[str, str, Sequence[Event]]]:
-    """Figure, scene and telemetry of all scenes; by seed the same nodes die in each.
+    """Figure, case and telemetry of all cases; by seed the same nodes die in each.
 
-    >>> scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
-    >>> [(figure, name, events)] = simulated_study({"strategies": [scene]}, nodes=4)
+    >>> case = FailureCase("incremental", "incremental", 2, (5.0, 9.0))
+    >>> [(figure, name, events)] = simulated_study({"strategies": [case]}, nodes=4)
     >>> figure, name, len(events) > 20
     ('strategies', 'incremental', True)
     """
-    scenes = [(figure, scene) for figure, group in figures.items() for scene in group]
-    workers = min(cpu_count(), len(scenes))
+    cases = [(figure, case) for figure, group in figures.items() for case in group]
+    workers = min(cpu_count(), len(cases))
     if workers <= 1 or partitions < LEAST_SHARED_OUT:
-        for figure, scene in scenes:
-            yield figure, scene.name, _played(scene, study, nodes, partitions, seed)
+        for figure, case in cases:
+            yield figure, case.name, _simulated(case, study, nodes, partitions, seed)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        coming = [pool.submit(_played, scene, study, nodes, partitions, seed) for _, scene in scenes]
-        for (figure, scene), future in zip(scenes, coming, strict=True):
-            yield figure, scene.name, future.result()
+        coming = [pool.submit(_simulated, case, study, nodes, partitions, seed) for _, case in cases]
+        for (figure, case), future in zip(cases, coming, strict=True):
+            yield figure, case.name, future.result()
 
 
-def _played(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -> Sequence[Event]:
-    if not 0 < scene.kill <= nodes:
-        raise SimulationError(f"{scene.kill} of {nodes} nodes are to be killed; expected 1 to {nodes}")
+def _simulated(case: FailureCase, study: Study, nodes: int, partitions: int, seed: int) -> Sequence[Event]:
+    if not 0 < case.kill <= nodes:
+        raise SimulationError(f"{case.kill} of {nodes} nodes are to be killed; expected 1 to {nodes}")
     outcome = simulate(
-        staged(scene, study, nodes, partitions, seed), seed, scene.strategy, is_checked=nodes <= MOST_NODES_CHECKED
+        scenario_of(case, study, nodes, partitions, seed), seed, case.strategy, is_checked=nodes <= MOST_NODES_CHECKED
     )
     if outcome.broken:
-        raise SimulationError(f"{scene.name}, seed {seed}: {outcome.broken}")
+        raise SimulationError(f"{case.name}, seed {seed}: {outcome.broken}")
     return outcome.events
 
 
-def staged(scene: Scene, study: Study, nodes: int, partitions: int, seed: int) -> Scenario:
-    """The 15 queries on a cluster of its own; the scene's nodes die, and replacements come so long after the first."""
+def scenario_of(case: FailureCase, study: Study, nodes: int, partitions: int, seed: int) -> Scenario:
+    """The 15 queries on a cluster of its own; the case's nodes die, and replacements come so long after the first."""
     at_s = study.killed_at_s
-    choose = partial(victims, scene=scene, seed=seed)
-    turns = [KillChosen(at_s + scene.gap_s * turn, choose, turn) for turn in range(scene.kill)]
-    faults: list[Fault] = [*turns] if scene.gap_s else [KillChosen(at_s, choose)]
-    faults += [Arrive(at_s + wait_s) for wait_s in scene.arrivals_s]
+    choose = partial(nodes_to_kill, case=case, seed=seed)
+    turns = [KillChosen(at_s + case.gap_s * turn, choose, turn) for turn in range(case.kill)]
+    faults: list[Fault] = [*turns] if case.gap_s else [KillChosen(at_s, choose)]
+    faults += [Arrive(at_s + wait_s) for wait_s in case.arrivals_s]
     timing = Timing(
         interval_s=study.interval_s,
         headroom=study.headroom,

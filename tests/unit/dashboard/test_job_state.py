@@ -4,7 +4,7 @@ import pytest
 
 from resurge.dashboard.model import JobState
 from resurge.dashboard.view import history_view, incident_view, node_view, now_view, operator_view, query_view, topology_view
-from resurge.studies.scenes import Scene
+from resurge.studies.failure_cases import FailureCase
 from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry import events
 from tests.support.large_job import KEY_GROUPS, large_job
@@ -27,8 +27,8 @@ def now(job: JobState, at_s: float | None = None, *, is_live: bool = False):
 @pytest.fixture(scope="module")
 def failure() -> list[events.Event]:
     """Four of six nodes die in virtual time, and replacements come one by one."""
-    scene = Scene("incremental", "incremental", 4, (10.0, 20.0, 30.0, 40.0))
-    [(_, _, told)] = simulated_study({"strategies": [scene]}, nodes=6)
+    case = FailureCase("incremental", "incremental", 4, (10.0, 20.0, 30.0, 40.0))
+    [(_, _, told)] = simulated_study({"strategies": [case]}, nodes=6)
     return list(told)
 
 

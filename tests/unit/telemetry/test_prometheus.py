@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from resurge.errors import DashboardError
-from resurge.studies.scenes import Scene
+from resurge.studies.failure_cases import FailureCase
 from resurge.studies.simulated_failure import simulated_study
 from resurge.telemetry import events
 from resurge.telemetry.prometheus import PrometheusMetrics
@@ -118,8 +118,8 @@ def test_suspected_nodes_and_local_stores_are_counted():
 
 def test_lost_node_leaves_no_stale_series():
     """A gauge of a node that is gone would look like a node that does nothing."""
-    scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
-    [(_, _, told)] = simulated_study({"strategies": [scene]}, nodes=4)
+    case = FailureCase("incremental", "incremental", 2, (5.0, 9.0))
+    [(_, _, told)] = simulated_study({"strategies": [case]}, nodes=4)
     found = scraped(*told)
     lost = {event.node for event in told if isinstance(event, events.NodeLost)}
     nodes = {sample.labels["node"] for sample in found["resurge_node_partitions"].samples}
@@ -135,8 +135,8 @@ def test_grafana_dashboard_asks_only_for_metrics_that_there_are():
     """And for nearly all that there are, so that neither is forgotten when the other changes."""
     board = json.loads((ROOT / "deploy" / "grafana" / "resurge.json").read_text())
     asked = set(re.findall(r"\bresurge_[a-z_]+", json.dumps(board)))
-    scene = Scene("incremental", "incremental", 2, (5.0, 9.0))
-    [(_, _, told)] = simulated_study({"strategies": [scene]}, nodes=4)
+    case = FailureCase("incremental", "incremental", 2, (5.0, 9.0))
+    [(_, _, told)] = simulated_study({"strategies": [case]}, nodes=4)
     store = events.LocalStoreMeasured(told[-1].at_s, "/dev/shm", None, {"n1": 40}, {"n1": 0})
     lag = events.LagMeasured(told[-1].at_s, {"orders": {"0": 1}})
     found = scraped(*told, store, lag, epoch(99, told[-1].at_s))

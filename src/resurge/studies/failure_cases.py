@@ -1,4 +1,4 @@
-"""A failure as it is staged, on a real cluster or a simulated one."""
+"""One failure of a study, on a real cluster or a simulated one."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ ANYWHERE, UPSTREAM, DOWNSTREAM = "anywhere", "upstream", "downstream"
 
 
 @dataclass(frozen=True)
-class Scene:
+class FailureCase:
     """One run: the strategy, how many nodes die and where, and when replacements start after the first of them.
 
     `gap_s` is the time between two kills; 0 kills at once.

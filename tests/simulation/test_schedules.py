@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from resurge.coordinator.inputs import Move
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.experiments.hashtag_topology import PRIORITIES
+from resurge.model.requests import Move
 from resurge.simulator.faults import Arrive, Kill, RestartDriver, Schedule
 from resurge.simulator.run import Outcome, simulate
 from resurge.telemetry.events import CheckpointFinished, NodeJoined, NodeLost, RecoveryPlanned

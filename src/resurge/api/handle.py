@@ -1,8 +1,9 @@
 """A job that runs in the background of a notebook or program: look at it, wait for it, stop it."""
 
 import threading
+import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -11,13 +12,18 @@ from types import TracebackType
 import polars as pl
 
 from resurge.errors import JobError
-from resurge.model.names import query_of
+from resurge.model.names import NodeId, query_of
+from resurge.model.requests import PRECOPY, Answer, Ask, Balance, Drain, Move, Verdict
 from resurge.report.plots import all_plots
 from resurge.runtime.driver.engine import Engine
+from resurge.storage.durable import DurableStore
+from resurge.storage.requests import carried_out
 from resurge.telemetry import events, metrics
 from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, seconds_in_words
 
 EVENTS_KEPT = 20_000
+ANSWER_S = 120.0
+"""How long a request to the running job waits for its answer."""
 STYLE = (
     "<style>.resurge{--ink:#333;--faint:#ccc;--first:#1971c2;--second:#e8710a;--mark:#c92a2a}"
     "@media(prefers-color-scheme:dark){.resurge{--ink:#ddd;--faint:#555;--first:#4dabf7;--second:#ff922b;--mark:#ff6b6b}}</style>"
@@ -149,6 +155,27 @@ class RunningJob:
         self._engine.stop()
         return self.wait(timeout_s)
 
+    def move(
+        self, operator: str, key_groups: Iterable[int] = (), *, to: str, how: str = PRECOPY, timeout_s: float = ANSWER_S
+    ) -> Answer:
+        """Move key groups of an operator (all, if none is named) to a node while the job runs; refusals raise `JobError`."""
+        return self._asked(Move(_new_request(), operator, NodeId(to), sorted(key_groups), how), timeout_s)
+
+    def drain(self, node: str, *, timeout_s: float = ANSWER_S) -> Answer:
+        """Move everything away from a node, which may go then; nothing is put there again as long as this driver runs."""
+        return self._asked(Drain(_new_request(), NodeId(node)), timeout_s)
+
+    def balance(self, *, dry_run: bool = False, timeout_s: float = ANSWER_S) -> Answer:
+        """Move few and cheap key groups so that load is even; or only say which would move."""
+        return self._asked(Balance(_new_request(), is_dry_run=dry_run), timeout_s)
+
+    def _asked(self, wish: Ask, timeout_s: float) -> Answer:
+        engine = self._engine
+        answer = carried_out(DurableStore(engine.store.url), engine.journal.generation, wish, timeout_s)
+        if answer.verdict is not Verdict.DONE:
+            raise JobError(f"{answer.verdict.value}: {answer.text}")
+        return answer
+
     def queries(self) -> pl.DataFrame:
         """One row per query: priority, whether it is live, rows published, latency."""
         with self._changed:
@@ -240,3 +267,7 @@ class RunningJob:
                 with self._changed:
                     self._is_over = True
                     self._changed.notify_all()
+
+
+def _new_request() -> str:
+    return uuid.uuid4().hex[:12]

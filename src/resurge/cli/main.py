@@ -50,7 +50,25 @@ def run() -> None:
 
 def register() -> None:
     """Attach every subcommand; kept out of import time so that `resurge plan` starts without Spark."""
-    from resurge.cli import bench, chaos, cluster, dashboard, demo, doctor, plan, replay, run, skip, soak, state, status, study
+    from resurge.cli import (
+        balance,
+        bench,
+        chaos,
+        cluster,
+        dashboard,
+        demo,
+        doctor,
+        drain,
+        move,
+        plan,
+        replay,
+        run,
+        skip,
+        soak,
+        state,
+        status,
+        study,
+    )
 
     app.command("run", help=run.HELP, context_settings={"auto_envvar_prefix": PREFIX})(run.command)
     app.command("status", help=status.HELP)(status.command)
@@ -59,6 +77,9 @@ def register() -> None:
     app.command("doctor", help=doctor.HELP)(doctor.command)
     app.command("skip", help=skip.HELP)(skip.command)
     app.command("replay", help=replay.HELP)(replay.command)
+    app.command("move", help=move.HELP)(move.command)
+    app.command("drain", help=drain.HELP)(drain.command)
+    app.command("balance", help=balance.HELP)(balance.command)
     app.command("demo")(demo.demo)
     app.command("chaos")(chaos.chaos)
     app.command("soak")(soak.soak)

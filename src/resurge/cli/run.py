@@ -88,6 +88,9 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     strategy: Annotated[
         str, typer.Option(metavar="NAME", help="After a loss of nodes: incremental, blocking, eager or source-replay.")
     ] = "incremental",
+    balance: Annotated[
+        str, typer.Option(metavar="auto|off", help="Whether key groups move by themselves when load is uneven.")
+    ] = "off",
     local_store: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Where nodes keep state while they run; shared memory if there is enough, else /tmp."),
@@ -153,6 +156,7 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> Non
         checkpoint_interval=chosen["checkpoint_interval"],
         max_rows_per_epoch=chosen["max_rows"],
         strategy=chosen["strategy"],
+        balance=chosen["balance"],
         local_root=chosen["local_store"] or default_local_root(),
         local_limit_bytes=None if chosen["local_store_limit"] is None else size_bytes(chosen["local_store_limit"]),
     )

@@ -10,15 +10,12 @@ from resurge.coordinator.inputs import (
     ENGINE_FAILED,
     MISPLACED,
     Appended,
-    Balance,
     CommandFailed,
     Done,
-    Drain,
     Failure,
     FinishRecovery,
     InputReady,
     JobEnded,
-    Move,
     NodesChanged,
     Planned,
     Published,
@@ -37,6 +34,7 @@ from resurge.coordinator.scheduling import after_loss, is_same_question
 from resurge.coordinator.state import Activity, Ended, Goal, JobState, Publication, Question, Saving, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
+from resurge.model.requests import Balance, Drain, Move
 from resurge.protocols import recovery, retrying
 from resurge.protocols.recovery import Phase
 

@@ -6,6 +6,7 @@ Inputs are small and can be written down: they carry names and figures, never ro
 import msgspec
 
 from resurge.model.names import NodeId
+from resurge.model.requests import Ask
 
 MISPLACED = "Misplaced"
 """A task found itself on another node than it was meant for."""
@@ -156,36 +157,7 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """End after the current epoch."""
 
 
-PRECOPY, DIRECT = "precopy", "direct"
-WAYS = (PRECOPY, DIRECT)
-"""How state moves: shipped while the primary goes on and then the rest of it, or all at once in the switch."""
-
-
-class Move(msgspec.Struct, frozen=True, tag=True):
-    """Move key groups of an operator (all, if none is named) to a node."""
-
-    request: str
-    operator: str
-    target: NodeId
-    key_groups: list[int] = []
-    how: str = PRECOPY
-
-
-class Drain(msgspec.Struct, frozen=True, tag=True):
-    """Move everything away from a node, and put nothing there again."""
-
-    request: str
-    node: NodeId
-
-
-class Balance(msgspec.Struct, frozen=True, tag=True):
-    """Move few and cheap key groups so that load is even; or only say which."""
-
-    request: str
-    is_dry_run: bool = False
-
-
-Wish = Start | RunEpochs | TakeEpoch | FinishRecovery | SaveAll | Stop | Move | Drain | Balance
+Wish = Start | RunEpochs | TakeEpoch | FinishRecovery | SaveAll | Stop | Ask
 
 
 class Requested(msgspec.Struct, frozen=True, tag=True):

@@ -1,10 +1,12 @@
 """Jobs made from what is known: a live epoch, a catch-up step, both at once, a checkpoint. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from resurge.coordinator.state import JobState
 from resurge.model.names import NodeId, Partition
+from resurge.model.requests import PRECOPY
 from resurge.model.work import LAST_EPOCH, Job, Replica, Role, Shipment, Task
 from resurge.protocols import recovery
 from resurge.protocols.catch_up import CatchUp
@@ -26,8 +28,9 @@ def live_job(
     """
     after = _after(state.facts, step)
     stepping = step.partitions if step is not None else {}
+    kept = _kept_from(state)
     live = tuple(
-        _primary(state, partition, node=moves.get(partition))
+        _keeping(_primary(state, partition, node=moves.get(partition)), kept)
         for partition in after.of_phase(Phase.LIVE)
         if partition not in stepping
     )
@@ -39,6 +42,22 @@ def live_job(
     nodes = _undisturbed(state, tasks, step) | frozenset(ship.source for ship in ships)
     leaves = {partition: node for partition in moves if (node := state.facts.standing[partition].node) is not None}
     return Job(attempt, epochs, tasks, nodes, epoch, is_checkpoint, replays, _buffered_for(state, after), ships, leaves)
+
+
+def _kept_from(state: JobState) -> dict[tuple[str, NodeId], int]:
+    """By operator and node, the epoch from which on changes are kept: key groups that are saved together keep them together."""
+    migration, found = state.migration, dict[tuple[str, NodeId], int]()
+    for partition, target in migration.moves.items() if migration is not None and migration.how == PRECOPY else ():
+        node, copy = state.facts.standing[partition].node, state.copies.get((partition, target))
+        if migration is not None and node is not None and node != target:
+            since = migration.kept_from if copy is None else copy.cursor
+            found[partition.operator, node] = min(since, found.get((partition.operator, node), since))
+    return found
+
+
+def _keeping(task: Task, kept: Mapping[tuple[str, NodeId], int]) -> Task:
+    since = kept.get((task.partition.operator, task.node))
+    return task if since is None else replace(task, keep_after=since)
 
 
 def shipping_job(state: JobState, attempt: str, moves: Mapping[Partition, NodeId]) -> Job:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from resurge.coordinator.commands import Respond
-from resurge.coordinator.inputs import WAYS, Balance, Drain, Move, MovesPlanned
+from resurge.coordinator.inputs import MovesPlanned
 from resurge.coordinator.state import JobState
 from resurge.errors import InfeasibleError
 from resurge.model.names import KeyGroup, NodeId, Partition
-from resurge.model.requests import Answer
+from resurge.model.requests import WAYS, Answer, Balance, Drain, Move
 from resurge.planning.key_group_moves import ALGORITHMS, DEFAULT_ALGORITHM, MoveNode, MovePartition, MoveProblem
 from resurge.planning.problem_files import nearest
 

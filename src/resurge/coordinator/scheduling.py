@@ -104,7 +104,8 @@ def _everything(facts: Facts) -> Answer:
 
 
 def _left(facts: Facts, apart_from: Collection[Partition] = ()) -> dict[NodeId, float]:
-    left = dict(facts.capacity)
+    # A node that may spend nothing drains: it comes last, however empty it is.
+    left = {node: value if value > 0 else float("-inf") for node, value in facts.capacity.items()}
     for partition, standing in facts.standing.items():
         if standing.node in left and partition not in apart_from:
             left[standing.node] -= facts.costs.get(partition, 0.0)

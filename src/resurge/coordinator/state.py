@@ -192,7 +192,7 @@ class Migration:
 
     `moves` are the partitions that have not switched yet, with their targets. `question` is the planner's, while it is open.
     A drain plans again until its node is empty. `shipped_bytes` is what the last shipment of each partition sent, `rounds` how
-    many there were. `request` is empty for the balancer.
+    many there were. `request` is empty for the balancer. Primaries keep what epochs after `kept_from` change.
     """
 
     request: str
@@ -206,6 +206,7 @@ class Migration:
     is_reported: bool = False
     rounds: Mapping[Partition, int] = field(default_factory=dict)
     shipped_bytes: Mapping[Partition, int] = field(default_factory=dict)
+    kept_from: int = 0
     total_bytes: int = 0
     moved: int = 0
     pause_s: float = 0.0

@@ -1,8 +1,38 @@
-"""What becomes of a user's request to a running job: accepted, refused, done or failed, in words."""
+"""What users ask of a running job, and what becomes of it: accepted, refused, done or failed, in words."""
 
 from enum import Enum
 
 import msgspec
+
+from resurge.model.names import NodeId
+
+PRECOPY, DIRECT = "precopy", "direct"
+WAYS = (PRECOPY, DIRECT)
+"""How state moves: shipped while the primary goes on and then the rest of it, or all at once in the switch."""
+
+
+class Move(msgspec.Struct, frozen=True, tag=True):
+    """Move key groups of an operator (all, if none is named) to a node."""
+
+    request: str
+    operator: str
+    target: NodeId
+    key_groups: list[int] = []
+    how: str = PRECOPY
+
+
+class Drain(msgspec.Struct, frozen=True, tag=True):
+    """Move everything away from a node, and put nothing there again."""
+
+    request: str
+    node: NodeId
+
+
+class Balance(msgspec.Struct, frozen=True, tag=True):
+    """Move few and cheap key groups so that load is even; or only say which."""
+
+    request: str
+    is_dry_run: bool = False
 
 
 class Verdict(Enum):
@@ -26,3 +56,7 @@ class Answer(msgspec.Struct, frozen=True):
     def is_final(self) -> bool:
         """Whether nothing more comes."""
         return self.verdict is not Verdict.ACCEPTED
+
+
+Ask = Move | Drain | Balance
+"""What a user may ask for."""

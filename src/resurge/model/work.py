@@ -41,11 +41,15 @@ class Replica:
 
 @dataclass(frozen=True)
 class Task:
-    """A replica takes the epochs after its cursor, up to `until`; output of epochs after `published` counts."""
+    """A replica takes the epochs after its cursor, up to `until`; output of epochs after `published` counts.
+
+    What each epoch after `keep_after` changes is kept beside the state, so that it can be shipped to another node.
+    """
 
     replica: Replica
     until: int = LAST_EPOCH
     published: int = LAST_EPOCH
+    keep_after: int | None = None
 
     @property
     def partition(self) -> Partition:

@@ -4,11 +4,10 @@ Exactly-once input is checked where a job takes it (`World.run`), exactly-once o
 """
 
 from resurge.coordinator.commands import Cancel, Command, Emit, Poll, Run
-from resurge.coordinator.inputs import Drain
 from resurge.coordinator.state import JobState
 from resurge.errors import SimulationError
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import Verdict
+from resurge.model.requests import Drain, Verdict
 from resurge.model.work import Role
 from resurge.protocols.recovery import Facts, Phase
 from resurge.simulator.requests import Requests
@@ -148,12 +147,14 @@ def check_end(facts: Facts, world: World) -> None:
             raise SimulationError(f"query partition {query} published {len(published)} epochs; expected {facts.head}")
 
 
-def check_requests(facts: Facts, requests: Requests) -> None:
+def check_requests(state: JobState, requests: Requests) -> None:
     """Every request was answered: at most accepted once, then finally; and a node that was drained is empty."""
-    standing = facts.standing.values()
+    standing = state.facts.standing.values()
     for request, wish in requests.asked.items():
         verdicts = [answer.verdict for answer in requests.answers.get(request, [])]
         if [verdict for verdict in verdicts if verdict is not Verdict.ACCEPTED] != verdicts[-1:] or len(verdicts) not in (1, 2):
             raise SimulationError(f"request {request} was answered {verdicts}; expected at most ACCEPTED, then one final verdict")
-        if isinstance(wish, Drain) and verdicts[-1] is Verdict.DONE and any(known.node == wish.node for known in standing):
+        # One that was lost and came back is a new node.
+        is_drained = isinstance(wish, Drain) and verdicts[-1] is Verdict.DONE and wish.node in state.draining
+        if isinstance(wish, Drain) and is_drained and any(known.node == wish.node for known in standing):
             raise SimulationError(f"node {wish.node} was drained and has partitions; expected none")

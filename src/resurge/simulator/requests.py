@@ -4,9 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from resurge.coordinator.inputs import DIRECT, PRECOPY, Balance, Drain, Move
 from resurge.model.names import NodeId
-from resurge.model.requests import Answer, Verdict
+from resurge.model.requests import DIRECT, PRECOPY, Answer, Balance, Drain, Move, Verdict
 from resurge.protocols.recovery import Facts
 from resurge.simulator.faults import Ask, Wanted
 

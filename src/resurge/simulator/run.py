@@ -126,7 +126,7 @@ class _Run:
         self.telemetry.write(JobStopped(self.env.now, facts.head, ""))
         if self.scenario.heals:
             check_end(facts, self.world)
-            check_requests(facts, self.driver.requests)
+            check_requests(self.driver.state, self.driver.requests)
 
     # Drivers
 

@@ -9,6 +9,7 @@ SOURCES = "sources"
 SKIPS = "skips"
 OUTCOMES = "outcomes"
 PART_ROWS = "parts"
+REQUESTS = "requests"
 TELEMETRY = "telemetry.jsonl"
 
 
@@ -55,6 +56,16 @@ def outcome(operator: str, branch: int, epoch: int, plan: int, order: int) -> st
 def part_rows(epoch: int, generation: int, number: int) -> str:
     """The rows of a commit's parts that carry them, written before the commit's journal record of that number."""
     return f"{PART_ROWS}/{epoch:012d}-{generation:06d}-{number:012d}.parts"
+
+
+def request(generation: int, name: str) -> str:
+    """What a user asks of the driver of a generation."""
+    return f"{REQUESTS}/{generation:06d}-{name}.json"
+
+
+def answer(generation: int, name: str, number: int) -> str:
+    """The first or second answer to a request."""
+    return f"{REQUESTS}/{generation:06d}-{name}.answer-{number}"
 
 
 def local_segment(epoch: int, attempt: str, slot: int) -> str:

@@ -7,18 +7,14 @@ import pytest
 from resurge.coordinator.commands import Cancel, Command, Emit, Plan, PlanMoves, Poll, Respond
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import (
-    DIRECT,
     ENGINE_FAILED,
-    Balance,
     Done,
-    Drain,
     Failure,
     Input,
     InputReady,
     JobEnded,
     JobResult,
     Member,
-    Move,
     NodesChanged,
     Planned,
     Published,
@@ -32,7 +28,7 @@ from resurge.coordinator.scheduling import answered as scheduled
 from resurge.coordinator.starting import Found, first_state
 from resurge.coordinator.state import Description, JobState, Settings
 from resurge.model.names import KeyGroup, NodeId, Partition
-from resurge.model.requests import Verdict
+from resurge.model.requests import DIRECT, Balance, Drain, Move, Verdict
 from resurge.model.work import Job
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Graph, QueryNeed
@@ -112,6 +108,8 @@ def test_state_is_shipped_while_epochs_go_on_and_the_rest_with_the_switch() -> N
     shipping, live = driven.job(ships_only=True), driven.job()
     assert [(ship.source, ship.target, ship.base) for ship in shipping.ships] == [(N1, N3, None)]
     assert live.live_epoch is not None and not live.leaves and driven.place(COUNTS[0]) == N1
+    kept = {task.partition: task.keep_after for task in live.tasks}
+    assert kept[COUNTS[0]] == kept[COUNTS[1]] == 1 and kept[COUNTS[5]] is None
     driven.finish(shipping)
     driven.finish(live)
     switch = driven.job()

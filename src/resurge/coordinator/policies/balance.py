@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from resurge.coordinator.inputs import PRECOPY
 from resurge.coordinator.state import JobState, Migration
+from resurge.model.requests import PRECOPY
 
 UNEVEN = 1.3
 """The highest utilisation over that of the whole cluster from which on load counts as uneven."""

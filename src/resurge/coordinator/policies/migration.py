@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from resurge.coordinator import move_requests
 from resurge.coordinator.commands import Emit, PlanMoves
-from resurge.coordinator.inputs import PRECOPY, Balance, Drain, JobResult, Move, MovesPlanned
+from resurge.coordinator.inputs import JobResult, MovesPlanned
 from resurge.coordinator.jobs import shipping_job
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.move_requests import fits, move_problem, responded
@@ -18,7 +18,7 @@ from resurge.coordinator.policies import balance
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.state import JobState, Migration
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import Answer, Verdict
+from resurge.model.requests import PRECOPY, Answer, Balance, Drain, Move, Verdict
 from resurge.model.work import Job, Replica, Role
 from resurge.protocols import recovery
 from resurge.protocols.recovery import Phase
@@ -92,7 +92,8 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
 
 def _started(state: JobState, migration: Migration, moves: Moves, now_s: float) -> JobState:
     here = {str(partition): [str(state.facts.standing[partition].node), str(node)] for partition, node in moves.items()}
-    state = replace(state, migration=replace(migration, moves=dict(moves), is_reported=True, rounds={}, shipped_bytes={}))
+    begun = replace(migration, moves=dict(moves), is_reported=True, rounds={}, shipped_bytes={}, kept_from=state.facts.head)
+    state = replace(state, migration=begun)
     if not migration.is_reported:
         state = responded(state, migration.request, Answer(Verdict.ACCEPTED, f"{len(moves)} partitions move"))
     return state.sending(Emit(events.MoveStarted(now_s, migration.request, migration.how, here)))

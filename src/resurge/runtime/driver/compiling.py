@@ -5,7 +5,7 @@ from collections.abc import Collection
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job
 from resurge.operators.program import Program
-from resurge.runtime.driver.job_plans import PartitionWork, Work, partition_work
+from resurge.runtime.driver.job_plans import PartitionWork, Work, arriving_work, partition_work
 from resurge.runtime.driver.ledger import Ledger
 from resurge.runtime.driver.versions import Versions
 
@@ -13,13 +13,18 @@ from resurge.runtime.driver.versions import Versions
 def compiled(job: Job, program: Program, versions: Versions, ledger: Ledger, sources_published: int) -> Work:
     """The work of a job; queries of the sources themselves publish the epochs after `sources_published`."""
     partitions: dict[NodeId, list[PartitionWork]] = {}
+    tasks = {task.partition: task for task in job.tasks if task.partition in job.leaves}
+    arriving = {ship.partition: arriving_work(ship, tasks.get(ship.partition), versions) for ship in job.ships}
+    for ship in job.ships:
+        partitions.setdefault(ship.target, []).append(arriving[ship.partition])
     for task in job.tasks:
-        partitions.setdefault(task.node, []).append(partition_work(task, versions))
+        if task.partition not in arriving:
+            partitions.setdefault(task.node, []).append(partition_work(task, versions))
     read = read_again(job, program, sources_published)
     epochs = [ledger.work(epoch, is_published=epoch > sources_published) for epoch in job.epochs]
     splits = [split for epoch in job.epochs if epoch in read for split in ledger.splits(epoch)]
     return Work(
-        job.epochs[-1] if job.epochs else max((task.replica.cursor for task in job.tasks), default=0),
+        job.epochs[-1] if job.epochs else max(_cursors(job), default=0),
         epochs,
         splits,
         partitions,
@@ -27,6 +32,10 @@ def compiled(job: Job, program: Program, versions: Versions, ledger: Ledger, sou
         buffered_groups(job.buffered_for, program),
         job.is_checkpoint,
     )
+
+
+def _cursors(job: Job) -> list[int]:
+    return [*(task.replica.cursor for task in job.tasks), *(ship.cursor for ship in job.ships)]
 
 
 def read_again(job: Job, program: Program, sources_published: int) -> set[int]:

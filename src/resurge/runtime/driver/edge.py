@@ -12,12 +12,14 @@ import msgspec
 
 from resurge.connectors.contracts import StagedPart
 from resurge.coordinator import commands as do
-from resurge.coordinator import inputs, move_requests
+from resurge.coordinator import inputs
 from resurge.coordinator.inputs import ENGINE_FAILED, Failure, Input, JobEnded
+from resurge.coordinator.move_requests import answered as answered_moves
 from resurge.coordinator.scheduling import answered
 from resurge.coordinator.state import JobState
 from resurge.errors import EngineError, ResurgeError
 from resurge.model.names import NodeId, Partition
+from resurge.model.requests import Answer
 from resurge.model.work import Job
 from resurge.redaction import redacted
 from resurge.runtime.driver import results
@@ -78,6 +80,10 @@ class Kept:
     versions: Versions
 
 
+Settled = tuple[Collection[Partition], Collection[Partition], Collection[NodeId], Collection[tuple[Partition, NodeId]]]
+"""The partitions, shadows, nodes and copies that are there."""
+
+
 class Edge:
     """Everything that a driver does outside of its coordinator."""
 
@@ -100,7 +106,8 @@ class Edge:
         self.attempts: dict[str, Attempt] = {}
         self.foreground: Attempt | None = None
         self.causes: dict[Failure, Exception] = {}
-        self._settled: tuple[Collection[Partition], Collection[Partition], Collection[NodeId]] = ((), (), ())
+        self.respond: Callable[[str, Answer], None] = lambda request, answer: None
+        self._settled: Settled = ((), (), (), ())
         self.polled: EpochPlanned | None = None
         self.watermarks_us: dict[str, int] = {}
         self.reached = self.sources.initial()
@@ -118,7 +125,10 @@ class Edge:
         elif isinstance(command, do.Plan):
             self._plan(command)
         elif isinstance(command, do.PlanMoves):
-            self.tell(move_requests.answered(command.number, command.problem))
+            threading.Thread(target=self._plan_moves, args=(command,), daemon=True).start()
+        elif isinstance(command, do.Respond):
+            self.respond(command.request, command.answer)
+            self.tell(inputs.Done(command.number))
         elif isinstance(command, do.Append):
             self._append(command)
             self.tell(inputs.Appended(command.number))
@@ -147,7 +157,7 @@ class Edge:
         """All commands of one input are carried out: let go of what nothing will ask for."""
         for attempt in [name for name, known in self.attempts.items() if name not in state.jobs and known.is_reported]:
             del self.attempts[attempt]
-        known = (state.versions, state.shadows, state.facts.capacity)
+        known = (state.versions, state.shadows, state.facts.capacity, state.copies)
         if any(mine is not other for mine, other in zip(known, self._settled, strict=True)):
             self._settled = known
             self.versions.keep_only(*known)
@@ -168,6 +178,14 @@ class Edge:
         answer = answered(command.facts, command.strategy)
         placement = {str(partition): node for partition, node in answer.placement.items()}
         self.tell(inputs.Planned(command.number, placement, list(answer.queries), time.monotonic() - began_s))
+
+    def _plan_moves(self, command: do.PlanMoves) -> None:
+        """Beside the epochs: a large problem takes seconds."""
+        try:
+            answer = answered_moves(command.number, command.problem)
+        except Exception as error:
+            answer = inputs.MovesPlanned(command.number, refusal=f"the planner failed: {type(error).__name__}: {error}")
+        self.tell(answer)
 
     # Jobs
 

@@ -16,6 +16,7 @@ from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.starting import Found, first_state, went_back
 from resurge.coordinator.state import Description, JobState, Settings
 from resurge.errors import CheckpointDamagedError, JobError, ResurgeError
+from resurge.model.requests import Ask
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
 from resurge.protocols.recovery import Facts
@@ -30,6 +31,7 @@ from resurge.runtime.driver.ledger import Ledger, shown_epochs
 from resurge.runtime.driver.membership import Membership
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.outputs import Outputs
+from resurge.runtime.driver.request_watch import RequestWatch
 from resurge.runtime.driver.resume import Resumption, resumption
 from resurge.runtime.driver.runner import Runner
 from resurge.runtime.driver.sources import Sources
@@ -61,6 +63,7 @@ class Engine:
         self.outputs = Outputs(topology)
         self.stopping = threading.Event()
         self._edge: Edge | None = None
+        self._requests: RequestWatch | None = None
         self._state: JobState | None = None
         self._broken: BaseException | None = None
         self._recorder: InputRecorder | None = None
@@ -108,6 +111,8 @@ class Engine:
         job = claim(self.store, self.topology)
         self.journal.read()
         name = job_name(job.id, self.journal.take_over(), self.options.local_root)
+        self._requests = RequestWatch(self.store.url, self.journal.generation, self._asked)
+        self.telemetry.listeners.append(self._requests.listen)
         found = resumption(self.store, self.journal.records())
         sources = Sources(self.topology, self.store)
         sources.begin(self.runner)
@@ -120,6 +125,8 @@ class Engine:
         if self.options.input_log is not None:
             self._recorder = InputRecorder(self.options.input_log, lambda said: self.telemetry.write(Warned(clock_s(), said)))
             self._recorder.began(clock_s(), self._state)
+        self._edge.respond = self._requests.respond
+        self._requests.start()
         self._wish(inputs.Start())
 
     def _resumed_edge(self, name: str, found: Resumption, sources: Sources) -> Edge:
@@ -162,6 +169,7 @@ class Engine:
             options.always_buffers,
             self.runner.is_concurrent,
             POLL_S,
+            balances=options.balance == "auto",
         )
         strategy = Strategy(options.strategy, correlated_from=options.correlated_from, overfills_at_last=True)
         return first_state(settings, self._description(found), strategy, self.graph, self.membership.first(), known)
@@ -187,6 +195,10 @@ class Engine:
             self._told.put(event)
         else:
             self._answers.append(event)
+
+    def _asked(self, wish: Ask) -> None:
+        """A user asks for something; told by the thread that looks for requests."""
+        self._told.put(Requested(wish))
 
     def _wish(self, wish: Wish) -> None:
         """Go on until a wish is fulfilled."""
@@ -215,6 +227,7 @@ class Engine:
         self._edge = self._resumed_edge(edge.frame.job, found, edge.sources)
         # No version or buffer is used again: their files are removed as those of nobody.
         self._edge.versions.files = edge.versions.files
+        self._edge.respond = edge.respond
         if before.pending is not None:
             self._edge.ledger.planned[before.pending.epoch] = edge.ledger.planned[before.pending.epoch]
         self._answers.clear()
@@ -332,6 +345,8 @@ class Engine:
             if not reason and self.is_started and self.options.checkpoint_interval and self.facts.capacity:
                 self.checkpoint()
         finally:
+            if self._requests is not None:
+                self._requests.close()
             if self._edge is not None:
                 self._edge.let_go()
             else:

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from resurge.model.names import NodeId
-from resurge.model.work import Task
+from resurge.model.work import Shipment, Task
 from resurge.operators.program import Program
 from resurge.runtime.driver.versions import Versions
-from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, SlotWork, Split
+from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, Sending, SlotWork, Split
 from resurge.storage.runs import SavedCohort
 
 
@@ -46,8 +46,19 @@ class JobFrame:
     local_limit_bytes: int | None = None
 
 
+class Origin(NamedTuple):
+    """Where a state comes from that arrives with a job: the node, the segment there, and the epoch of what the receiver has."""
+
+    node: NodeId
+    segment: str
+    since: int | None = None
+
+
 class PartitionWork(NamedTuple):
-    """A partition that takes part in a job: the local segment with its state (None for the checkpoint's), and its epochs."""
+    """A partition that takes part in a job: the local segment with its state (None for the checkpoint's), and its epochs.
+
+    With an origin, its state arrives from there; a copy is only kept.
+    """
 
     operator: str
     key_group: int
@@ -56,6 +67,9 @@ class PartitionWork(NamedTuple):
     until: int = LAST_EPOCH
     shown: int = 0
     shadow: bool = False
+    keep_after: int | None = None
+    origin: Origin | None = None
+    copy: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,25 @@ def partition_work(task: Task, versions: Versions) -> PartitionWork:
         task.until,
         task.published,
         replica.is_shadow,
+        task.keep_after,
+    )
+
+
+def arriving_work(ship: Shipment, task: Task | None, versions: Versions) -> PartitionWork:
+    """A partition whose state arrives with the job: it takes epochs if there is a task for it, else it is a copy."""
+    partition = ship.partition
+    copy = versions.copies.get((partition, ship.target)) if ship.base is not None else None
+    origin = Origin(ship.source, versions.partitions[partition].segment, copy.cursor if copy is not None else None)
+    return PartitionWork(
+        partition.operator,
+        partition.key_group,
+        copy.segment if copy is not None else None,
+        ship.cursor,
+        task.until if task is not None else ship.cursor,
+        task.published if task is not None else LAST_EPOCH,
+        keep_after=task.keep_after if task is not None else None,
+        origin=origin,
+        copy=task is None,
     )
 
 
@@ -96,10 +129,41 @@ def cohorts(partitions: Iterable[PartitionWork], checkpoint: Mapping[str, list[S
     for item, groups in found.items():
         mine = sorted(groups)
         saved = None
-        if item.segment is None and checkpoint:
+        if item.segment is None and item.origin is None and checkpoint:
             saved = [each for each in checkpoint.get(item.operator, ()) if not set(mine).isdisjoint(each.key_groups)]
-        made.append(CohortWork(item.operator, mine, item.segment, saved, item.cursor, item.until, item.shown, item.shadow))
+        at = (item.origin.since if item.origin else None) or 0
+        made.append(
+            CohortWork(
+                item.operator,
+                mine,
+                item.segment,
+                saved,
+                item.cursor,
+                item.until,
+                item.shown,
+                item.shadow,
+                item.keep_after,
+                item.origin is not None,
+                at,
+                item.copy,
+            )
+        )
     return made
+
+
+def sendings(slots: "Slots", mine: Sequence[Sequence[PartitionWork]]) -> dict[int, list[Sending]]:
+    """By slot, what it sends to the slots whose partitions arrive: one shipment for each cohort there."""
+    found: dict[int, list[Sending]] = {}
+    for target, items in enumerate(mine):
+        arriving: dict[PartitionWork, list[int]] = {}
+        for item in items:
+            if item.origin is not None:
+                arriving.setdefault(item._replace(key_group=0), []).append(item.key_group)
+        for item, groups in arriving.items():
+            if item.origin is not None:
+                sending = Sending(target, item.operator, sorted(groups), item.origin.segment, item.cursor, item.origin.since)
+                found.setdefault(slots.of(item.origin.node, 0), []).append(sending)
+    return found
 
 
 def job_plan(
@@ -124,6 +188,7 @@ def job_plan(
     for node, wanted in work.replays.items():
         replays[slots.of(node, 0)] += wanted
     shares = shared_out(work.splits, count)
+    sends = sendings(slots, mine)
     first = {node: index for index, node in reversed(list(enumerate(slots.nodes)))}
     return JobPlan(
         frame.job,
@@ -138,6 +203,7 @@ def job_plan(
                 list(expired.get(node, [])) if first[node] == index else [],
                 replays[index],
                 slots.cpu_share.get(node, 1.0),
+                sends.get(index, []),
             )
             for index, node in enumerate(slots.nodes)
         ],

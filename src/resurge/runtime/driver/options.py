@@ -11,6 +11,8 @@ from resurge.coordinator.scheduling import STRATEGIES
 from resurge.errors import JobError
 from resurge.runtime.driver.session import default_local_root
 
+BALANCES = ("auto", "off")
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -20,6 +22,8 @@ class RunOptions:
     failure: a recovery then needs no shadows, and every epoch costs the writing.
 
     The driver's inputs are recorded in `input_log`, if one is named, so that its decisions can be replayed.
+
+    With `balance` "auto", key groups move to other nodes by themselves when load is uneven; with "off" only when asked.
 
     Nodes keep their local store below `local_root`, up to `local_limit_bytes` each; what is more goes to the folder that Spark
     uses for its own local files.
@@ -33,6 +37,7 @@ class RunOptions:
     back_pressure: bool = True
     chained: bool = True
     strategy: str = "incremental"
+    balance: str = "off"
     correlated_from: int = 2
     headroom: float = 0.8
     buffer_limit_bytes: int = 256 * 1024 * 1024
@@ -52,6 +57,8 @@ class RunOptions:
             raise JobError(f"checkpoint_interval is {self.checkpoint_interval}; expected 0 (never) or a number of epochs")
         if self.strategy not in STRATEGIES:
             raise JobError(f"the recovery strategy is {self.strategy!r}; expected one of {', '.join(STRATEGIES)}")
+        if self.balance not in BALANCES:
+            raise JobError(f"balance is {self.balance!r}; expected {' or '.join(BALANCES)}")
         if not 0 < self.headroom <= 1:
             raise JobError(
                 f"the headroom is {self.headroom}; expected the part of a node that may be used, above 0 and at most 1"

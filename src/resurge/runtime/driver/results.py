@@ -1,6 +1,6 @@
 """What the slots of a job reported, as the figures that the coordinator decides from and telemetry tells."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from resurge.coordinator.inputs import MISPLACED, Failure, JobResult
 from resurge.model.names import KeyGroup, NodeId, Partition
@@ -50,11 +50,13 @@ def job_result(
         state_bytes=state_bytes,
         lag_rows=known.get("lag_rows"),
         replayed_buffers=known.get("replayed_buffers") or 0,
+        shipped_bytes={name: size for report in reports for name, size in report.shipped_bytes.items()},
+        shipping_s=_slowest_s(reports, lambda report: report.shipping_s),
     )
 
 
 def _primaries(reports: Reports) -> Iterator[CohortReport]:
-    return (cohort for report in reports for cohort in report.cohorts if not cohort.shadow)
+    return (cohort for report in reports for cohort in report.cohorts if not (cohort.shadow or cohort.copy))
 
 
 def _cpu_s(reports: Reports) -> dict[str, float]:
@@ -92,7 +94,12 @@ def _state(reports: Reports, versions: Mapping[Partition, Version]) -> tuple[int
 
 def restore_s(reports: Iterable[SlotReport]) -> float:
     """How long the slowest slot of each level read checkpoints."""
+    return _slowest_s(reports, lambda report: report.restore_s)
+
+
+def _slowest_s(reports: Iterable[SlotReport], seconds: Callable[[SlotReport], float]) -> float:
+    """The sum over levels of what the slowest slot took."""
     slowest: dict[int, float] = {}
     for report in reports:
-        slowest[report.level] = max(slowest.get(report.level, 0.0), report.restore_s)
+        slowest[report.level] = max(slowest.get(report.level, 0.0), seconds(report))
     return sum(slowest.values())

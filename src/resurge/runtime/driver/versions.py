@@ -40,6 +40,7 @@ class Versions:
     program: Program
     partitions: dict[Partition, Version] = field(default_factory=dict)
     shadows: dict[Partition, Version] = field(default_factory=dict)
+    copies: dict[tuple[Partition, NodeId], Version] = field(default_factory=dict)
     checkpoint: dict[str, list[SavedCohort]] = field(default_factory=dict)
     buffers: list[Buffered] = field(default_factory=list)
     files: dict[NodeId, set[str]] = field(default_factory=dict)
@@ -58,8 +59,12 @@ class Versions:
                 # Key groups of one segment have all its files in common.
                 partition = Partition(work.operator, KeyGroup(work.key_groups[0]))
                 version = (self.shadows if work.shadow else self.partitions).get(partition)
+                if work.arrives:
+                    version = self.copies.get((partition, NodeId(slot.node)))
                 if version is not None and version.segment == work.segment:
                     read += version.segments
+            for sending in slot.sends:
+                read += self.partitions[Partition(sending.operator, KeyGroup(sending.key_groups[0]))].segments
         self.pinned[plan.attempt] = frozenset(read)
 
     def abandoned(self, plan: JobPlan, nodes: Collection[str]) -> None:
@@ -97,7 +102,11 @@ class Versions:
         version = Version(report.segment, tuple(report.segments), cohort.cursor, node, sum(cohort.state_rows), cohort.state_bytes)
         known = self.shadows if cohort.shadow else self.partitions
         for group in cohort.key_groups:
-            known[Partition(cohort.operator, KeyGroup(group))] = version
+            partition = Partition(cohort.operator, KeyGroup(group))
+            if cohort.copy:
+                self.copies[partition, node] = version
+            else:
+                known[partition] = version
 
     def restore_from(self, saved: Iterable[SavedCohort]) -> None:
         """What partitions without a version begin with: a checkpoint."""
@@ -106,14 +115,22 @@ class Versions:
             self.checkpoint.setdefault(cohort.operator, []).append(cohort)
 
     def _needed(self) -> set[str]:
-        versions = {version.segment: version for known in (self.partitions, self.shadows) for version in known.values()}
+        kept = (*self.partitions.values(), *self.shadows.values(), *self.copies.values())
+        versions = {version.segment: version for version in kept}
         buffers = {file.file for buffer in self.buffers for file in buffer.files}
         return buffers | {name for version in versions.values() for name in version.segments}
 
-    def keep_only(self, partitions: Collection[Partition], shadows: Collection[Partition], nodes: Collection[NodeId]) -> None:
+    def keep_only(
+        self,
+        partitions: Collection[Partition],
+        shadows: Collection[Partition],
+        nodes: Collection[NodeId],
+        copies: Collection[tuple[Partition, NodeId]] = (),
+    ) -> None:
         """Forget the versions that nobody will ask for, and all that was on nodes that are gone."""
         self.partitions = {known: version for known, version in self.partitions.items() if known in partitions}
         self.shadows = {known: version for known, version in self.shadows.items() if known in shadows}
+        self.copies = {known: version for known, version in self.copies.items() if known in copies}
         self.buffers = [buffer for buffer in self.buffers if buffer.node in nodes]
         for node in self.files.keys() - frozenset(nodes):
             self.files.pop(node)

@@ -22,6 +22,7 @@ from resurge.operators.failures import failed
 from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.program import Program, Vertex
 from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform
+from resurge.runtime.worker.arrivals import load_cohorts, send_state
 from resurge.runtime.worker.calls import Call, Made
 from resurge.runtime.worker.event_times import watermark_us, without_time
 from resurge.runtime.worker.grouped import Grouped, mask, together
@@ -116,8 +117,9 @@ class LevelTask:
 
     def _read(self) -> None:
         work = self.plan.slots[self.slot]
-        if work.expired:
-            node_store(self.plan.local_root, work.node).remove(work.expired)
+        store = node_store(self.plan.local_root, work.node)
+        store.remove(work.expired)
+        send_state(self.program, store, work.sends, self.writers, self.report)
         epochs = {epoch.epoch: epoch for epoch in self.plan.epochs}
         for split in work.splits:
             self._read_split(split, epochs[split.epoch])
@@ -158,7 +160,8 @@ class LevelTask:
         vertices = self.program.at_level(self.level)
         names = {vertex.operator.name for vertex in vertices}
         states = CohortStates(self.program, self.plan, self.slot, self.level)
-        cohorts = [states.load(work) for work in self.plan.slots[self.slot].cohorts if work.operator in names]
+        mine = [work for work in self.plan.slots[self.slot].cohorts if work.operator in names]
+        cohorts = load_cohorts(states, mine, self.inbox, self.writers[self.slot], self.report)
         self._resend()
         for epoch in self.plan.epochs:
             takers: dict[str, list[Cohort]] = {}

@@ -24,7 +24,8 @@ class CohortWork(msgspec.Struct, frozen=True):
     That is a local segment, or what a checkpoint has of them. They take only the epochs after their cursor, up to `until`;
     anything at or below the cursor is a duplicate and is dropped. Output of epochs up to `shown` was shown before. Shadows
     have a state of their own and show nothing. What each epoch after `keep_after` changes is kept beside the state, so that
-    it can be shipped (`shipments`); None keeps nothing, and a later epoch lets go of the older ones.
+    it can be shipped (`shipments`); None keeps nothing, and a later epoch lets go of the older ones. If their state `arrives`
+    from another node, the segment is what this node has of it, which is at epoch `at`. A copy is only kept.
     """
 
     operator: str
@@ -36,6 +37,9 @@ class CohortWork(msgspec.Struct, frozen=True):
     shown: int = 0
     shadow: bool = False
     keep_after: int | None = None
+    arrives: bool = False
+    at: int = 0
+    copy: bool = False
 
     def takes(self, epoch: int) -> bool:
         """Whether the key groups take this epoch."""
@@ -63,6 +67,20 @@ class Replay(msgspec.Struct, frozen=True):
     take: dict[str, list[int]]
 
 
+class Sending(msgspec.Struct, frozen=True):
+    """State of key groups that goes to another slot before any epoch is taken: the segment that describes it, at its cursor.
+
+    The receiver that has the state of an older epoch gets what changed since.
+    """
+
+    target: int
+    operator: str
+    key_groups: list[int]
+    segment: str
+    cursor: int
+    since: int | None = None
+
+
 class SlotWork(msgspec.Struct, frozen=True):
     """What one slot does in all levels of one job; `cpu_share` is the part of a core that its node is allowed."""
 
@@ -72,6 +90,7 @@ class SlotWork(msgspec.Struct, frozen=True):
     expired: list[str]
     replays: list[Replay] = []
     cpu_share: float = 1.0
+    sends: list[Sending] = []
 
 
 class JobPlan(msgspec.Struct, frozen=True):
@@ -104,6 +123,7 @@ class CohortReport(msgspec.Struct):
     late_rows: int = 0
     cpu_s: float = 0.0
     checkpoint: SavedCohort | None = None
+    copy: bool = False
 
     def cpu_shares_s(self) -> list[float]:
         """Each key group's share of the CPU time: by its rows and, a little, its state; none is free."""
@@ -142,6 +162,8 @@ class SlotReport(msgspec.Struct):
     restore_s: float = 0.0
     local_bytes: int = 0
     overflow_bytes: int = 0
+    shipped_bytes: dict[str, int] = msgspec.field(default_factory=dict)
+    shipping_s: float = 0.0
 
     def share_cpu(self) -> None:
         """A cohort's cost is its share of all that its task did, by the time spent in its operator."""

@@ -222,6 +222,7 @@ class CohortStates:
             cohort.late_rows,
             cohort.cpu_s,
             checkpoint,
+            work.copy,
         )
 
     def _remember(self, cohort: Cohort, segment: str) -> None:
@@ -243,9 +244,9 @@ class CohortStates:
 
 def _met(cohorts: list[Cohort]) -> list[Cohort]:
     """Key groups of one operator that have reached the same epoch go on together."""
-    found: dict[tuple[str, bool, int], list[Cohort]] = {}
+    found: dict[tuple[str, bool, bool, int], list[Cohort]] = {}
     for cohort in cohorts:
-        found.setdefault((cohort.work.operator, cohort.work.shadow, cohort.cursor), []).append(cohort)
+        found.setdefault((cohort.work.operator, cohort.work.shadow, cohort.work.copy, cohort.cursor), []).append(cohort)
     return [mine[0] if len(mine) == 1 else _joined(mine) for mine in found.values()]
 
 

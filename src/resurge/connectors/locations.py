@@ -58,7 +58,17 @@ def filesystem(location: str) -> Any:
     try:
         return fsspec.core.url_to_fs(location)[0]
     except (ImportError, ValueError) as error:
-        raise SourceError(f"{location!r} cannot be opened: {error}; install the fsspec package for this kind of URL") from error
+        raise SourceError(f"{location!r} cannot be opened: {error}{missing_package(location)}") from error
+
+
+def missing_package(location: str) -> str:
+    """What to install for a URL of this kind.
+
+    >>> missing_package("s3://bucket/in")
+    ": pip install 'resurge[s3]'"
+    """
+    is_s3 = location.startswith(("s3://", "s3a://"))
+    return ": pip install 'resurge[s3]'" if is_s3 else "; install the fsspec package for this kind of URL"
 
 
 def list_files(location: str) -> list[FoundFile]:

@@ -10,7 +10,7 @@ import fsspec
 
 from resurge.connectors import local_files
 from resurge.connectors.local_files import NoHardLinksError
-from resurge.connectors.locations import plain_location
+from resurge.connectors.locations import missing_package, plain_location
 from resurge.errors import StorageError
 from resurge.redaction import redacted
 
@@ -26,7 +26,7 @@ class DurableStore:
             self.filesystem, root = fsspec.core.url_to_fs(self.url)
         except (ValueError, ImportError) as error:
             raise StorageError(
-                f"{self.shown_url!r} is not a store that can be opened: {error}; expected a path or an fsspec URL"
+                f"{self.shown_url!r} is not a store that can be opened: {error}; expected a path or an fsspec URL{missing_package(self.url)}"
             ) from error
         self.root = str(root).rstrip("/")
         self.protocol = _protocols(self.filesystem)[0]

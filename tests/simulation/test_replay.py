@@ -7,7 +7,7 @@ import pytest
 
 from resurge.coordinator.canonical import digest
 from resurge.coordinator.handle import handle
-from resurge.coordinator.input_log import MAGIC, Entry, Told, began, block, ended, entries, told
+from resurge.coordinator.input_log import MAGIC, Entry, Handled, began, block, ended, entries, handled
 from resurge.coordinator.inputs import Tick
 from resurge.coordinator.replay import replayed
 from resurge.coordinator.scheduling import STRATEGIES
@@ -32,13 +32,13 @@ def logged(driver: Driver) -> bytes:
     for (at_s, event), wanted in zip(driver.recorded, driver.sent, strict=True):
         state, sent = handle(state, event, at_s)
         assert sent == wanted
-        entries.append(told(at_s, event, sent, state))
+        entries.append(handled(at_s, event, sent, state))
     assert state == driver.state
     return MAGIC + b"".join(block(part) for part in (entries[:7], entries[7:], [ended(driver.env.now, state)]) if part)
 
 
 def assert_replays(driver: Driver) -> None:
-    """Handle everything that a driver was told once more, from its log."""
+    """Handle everything that a driver was handled once more, from its log."""
     *_, last = found = list(replayed(entries(logged(driver))))
     assert [step.difference for step in found if step.difference] == []
     assert [step.event for step in found if step.event is not None] == [event for _, event in driver.recorded]
@@ -80,10 +80,10 @@ def test_a_digest_tells_states_apart() -> None:
 def test_the_first_input_that_is_decided_otherwise_is_named() -> None:
     """Another input in the middle: what came before is the same, and nothing after it is looked at."""
     log = list(entries(logged(simulate("random", 3).drivers[0])))
-    number = next(index for index, entry in enumerate(log) if isinstance(entry, Told) and "run" in "".join(entry.decided))
+    number = next(index for index, entry in enumerate(log) if isinstance(entry, Handled) and "run" in "".join(entry.decided))
     changed = log[number]
-    assert isinstance(changed, Told)
-    log[number] = Told(changed.at_s, Tick(), changed.decided, changed.mark)
+    assert isinstance(changed, Handled)
+    log[number] = Handled(changed.at_s, Tick(), changed.decided, changed.mark)
     *before, last = replayed(log)
     assert not [step.difference for step in before if step.difference]
     assert last.number == number

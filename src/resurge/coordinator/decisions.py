@@ -34,9 +34,9 @@ def _command(command: do.Command) -> str:
     if isinstance(command, do.Poll):
         return f"ask for epoch {command.epoch}" + ("" if command.row_limit is None else f", {command.row_limit} rows at most")
     if isinstance(command, do.Plan):
-        return f"ask the planner what comes back ({command.number})"
+        return f"ask the planner which queries recover ({command.number})"
     if isinstance(command, do.Emit):
-        return f"tell {type(command.event).__name__}"
+        return f"emit {type(command.event).__name__}"
     name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(command).__name__).lower()
     return " ".join(str(each) for each in (name, getattr(command, "attempt", ""), getattr(command, "epoch", "")) if each != "")
 

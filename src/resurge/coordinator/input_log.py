@@ -28,7 +28,7 @@ class Began(msgspec.Struct, frozen=True, tag=True, array_like=True):
     state: bytes
 
 
-class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Handled(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """An input, and what the coordinator decided."""
 
     at_s: float
@@ -44,7 +44,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: int
 
 
-Entry = Began | Told | Ended
+Entry = Began | Handled | Ended
 _decoder = msgspec.msgpack.Decoder(list[Entry])
 
 
@@ -53,9 +53,9 @@ def began(at_s: float, state: JobState) -> Began:
     return Began(at_s, encoded(state))
 
 
-def told(at_s: float, event: Input, commands: Iterable[Command], state: JobState) -> Told:
+def handled(at_s: float, event: Input, commands: Iterable[Command], state: JobState) -> Handled:
     """The entry for an input, its commands and the state afterwards."""
-    return Told(at_s, event, decided(commands), mark(state))
+    return Handled(at_s, event, decided(commands), mark(state))
 
 
 def ended(at_s: float, state: JobState) -> Ended:

@@ -7,7 +7,7 @@ from resurge.coordinator.canonical import digest
 from resurge.coordinator.commands import Command
 from resurge.coordinator.decisions import decided, mark
 from resurge.coordinator.handle import handle
-from resurge.coordinator.input_log import Began, Ended, Entry, Told
+from resurge.coordinator.input_log import Began, Ended, Entry, Handled
 from resurge.coordinator.inputs import Input
 from resurge.coordinator.snapshots import decoded
 from resurge.coordinator.state import JobState
@@ -48,7 +48,7 @@ def replayed(entries: Iterable[Entry]) -> Iterator[Replayed]:
             return
 
 
-def _difference(entry: Told, commands: tuple[Command, ...], state: JobState) -> str:
+def _difference(entry: Handled, commands: tuple[Command, ...], state: JobState) -> str:
     now = decided(commands)
     if now != entry.decided:
         return f"decided now: {'; '.join(now) or 'nothing'}; logged was: {'; '.join(entry.decided) or 'nothing'}"

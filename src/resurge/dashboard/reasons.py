@@ -34,17 +34,17 @@ class Incident:
 
 def incident(number: int, event: events.Event, job: "JobState") -> Incident | None:
     """An event as an incident, or None for one that is no news."""
-    found = _told(event, job)
+    found = _reported(event, job)
     if found is None:
         return None
     kind, text, why, table = found
     return Incident(number, event.at_s, kind, text, tuple(why), tuple(table))
 
 
-Told = tuple[str, str, list[str], list[tuple[str, ...]]]
+Reported = tuple[str, str, list[str], list[tuple[str, ...]]]
 
 
-def _told(event: events.Event, job: "JobState") -> Told | None:
+def _reported(event: events.Event, job: "JobState") -> Reported | None:
     if isinstance(event, events.JobStarted):
         return "started", _started(event), _why_started(event), []
     if isinstance(event, events.JobStopped):
@@ -185,7 +185,7 @@ def _plan_table(event: events.RecoveryPlanned, job: "JobState") -> list[tuple[st
     return [header, *(row for _, _, row in sorted(rows)[:COMPARED])]
 
 
-def _queries_changed(event: events.QueriesChanged, job: "JobState") -> Told | None:
+def _queries_changed(event: events.QueriesChanged, job: "JobState") -> Reported | None:
     if event.down:
         names = sorted({query_of(name) for name in event.down})
         why = [

@@ -326,8 +326,8 @@ class Driver:
             return
         spans_s = {epoch: self.journal.planned[epoch].span_s for epoch in job.epochs}
         took_s, restore_s = self.world.duration_s(job, spans_s)
-        is_lost = any(not self.world.nodes[node].is_up() for node in job.nodes)
-        outcome = Outcome({}, {}, ()) if is_lost else self.world.run(job)
+        has_died = any(not self.world.nodes[node].is_up() for node in job.nodes)
+        outcome = Outcome({}, {}, ()) if has_died else self.world.run(job)
         self._start(job, outcome, took_s, restore_s)
 
     def _start(self, job: Job, outcome: Outcome, took_s: float, restore_s: float) -> None:

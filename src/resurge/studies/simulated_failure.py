@@ -24,7 +24,7 @@ from resurge.telemetry.events import Event
 MOST_NODES_CHECKED = 100
 LARGE_POLL_S = 0.5
 LEAST_SHARED_OUT = 500
-"""Scenes of so many partitions are played by several processes; smaller ones are over before these have started."""
+"""Cases of so many partitions are simulated by several processes; smaller ones are over before these have started."""
 
 
 @dataclass(frozen=True)

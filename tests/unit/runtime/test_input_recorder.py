@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from resurge.cli import main
 from resurge.coordinator.handle import handle
-from resurge.coordinator.input_log import MAGIC, Told, block, entries
+from resurge.coordinator.input_log import MAGIC, Handled, block, entries
 from resurge.coordinator.replay import Replayed, replayed
 from resurge.runtime.driver.input_recorder import InputRecorder, older
 from resurge.simulator.run import simulate
@@ -42,7 +42,7 @@ def test_every_log_is_complete_in_itself_and_the_oldest_are_dropped(tmp_path: Pa
         state = driver.first
         for at_s, event in driver.recorded:
             state, commands = handle(state, event, at_s)
-            recorder.told(at_s, event, commands, state)
+            recorder.handled(at_s, event, commands, state)
         recorder.close(driver.recorded[-1][0], state)
     assert said == []
     kept = [path, older(path, 1)]
@@ -90,10 +90,10 @@ def test_the_command_names_the_input_that_is_decided_otherwise(tmp_path: Path) -
     crash_job.write_input(tmp_path, epochs=2)
     crash_job.run(tmp_path, InlineRunner(2))
     log = list(entries((tmp_path / "telemetry.inputs").read_bytes()))
-    number = next(index for index, entry in enumerate(log) if isinstance(entry, Told) and entry.decided)
-    told = log[number]
-    assert isinstance(told, Told)
-    log[number] = Told(told.at_s, told.event, ["something else"], told.mark)
+    number = next(index for index, entry in enumerate(log) if isinstance(entry, Handled) and entry.decided)
+    handled = log[number]
+    assert isinstance(handled, Handled)
+    log[number] = Handled(handled.at_s, handled.event, ["something else"], handled.mark)
     (tmp_path / "other.inputs").write_bytes(MAGIC + block(log))
     said = CliRunner().invoke(main.app, ["replay", str(tmp_path / "other.inputs")])
     assert said.exit_code == 1

@@ -118,4 +118,4 @@ def _entry(item: _Item) -> Entry:
         return input_log.ended(item.at_s, item.state)
     if item.event is None:
         return input_log.began(item.at_s, item.state)
-    return input_log.told(item.at_s, item.event, item.commands, item.state)
+    return input_log.handled(item.at_s, item.event, item.commands, item.state)

@@ -278,12 +278,15 @@ def lag_in_words(now: Snapshot) -> str:
 
 
 def checkpoint_in_words(now: Snapshot) -> str:
-    """Which epoch the last global checkpoint is of, and how old it is."""
+    """Which epoch the last checkpoint is of, how old it is, and what is kept for partitions that it lacks."""
     if now.checkpoint_epoch is None:
         return NOT_KNOWN
     if now.checkpoint_age_s is None:
         return f"{now.checkpoint_epoch:,} (earlier run)"
-    return f"{now.checkpoint_epoch:,} ({seconds_in_words(now.checkpoint_age_s)} ago)"
+    absent = ""
+    if now.checkpoint_absent and now.kept_since is not None:
+        absent = f"; without {now.checkpoint_absent:,} partitions, input since epoch {now.kept_since:,} is kept for them"
+    return f"{now.checkpoint_epoch:,} ({seconds_in_words(now.checkpoint_age_s)} ago{absent})"
 
 
 def _resumed(started: JobStarted) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from resurge.storage.checkpoint_store import CheckpointManifest
     from resurge.storage.stored_job import StoredJob
 
+MOST_NAMED = 5
 HELP = (
     "Show how far a job is, from what is kept at its checkpoint URL.\n\n"
     "Needs neither Spark nor the job's file, and changes nothing: safe beside a running job. Exits with 1 if "
@@ -58,6 +59,7 @@ def status_of(job: "StoredJob", now_s: float, *, check: bool) -> dict[str, Any]:
         "committed_epoch": job.committed_epoch,
         "checkpoint_epoch": manifest.epoch if manifest is not None else None,
         "checkpoint_age_s": max(0.0, now_s - written.timestamp()) if written is not None else None,
+        "absent": {str(epoch): names for epoch, names in sorted(job.absent.items())},
         "offsets": offsets_of(job, manifest),
         "skipped": [{"source": skip.source, "file": skip.file, "at_s": skip.at_s} for skip in read_skips(job.store)],
         "state": state_sizes(manifest),
@@ -123,6 +125,7 @@ def _facts(status: dict[str, Any]) -> Any:
         ("planned", f"epoch {status['planned_epoch']:,}"),
         ("committed", f"epoch {status['committed_epoch']:,}"),
         ("checkpoint", checkpoint + (f", {seconds_in_words(age)} old" if age is not None else "")),
+        *(("not live then", _absent(names, int(epoch), status["committed_epoch"])) for epoch, names in status["absent"].items()),
         *(
             (f"read of {source}", ", ".join(f"{key} {value}" for key, value in at.items()))
             for source, at in status["offsets"].items()
@@ -135,6 +138,12 @@ def _facts(status: dict[str, Any]) -> Any:
     for name, value in facts:
         table.add_row(Text(name, style="dim"), Text(value))
     return table
+
+
+def _absent(names: list[str], epoch: int, head: int) -> str:
+    """Who was not live, and what is kept for them."""
+    shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else "")
+    return f"{shown}: input since epoch {epoch:,} is kept for them, {head - epoch:,} epochs"
 
 
 def _moment(at_s: float) -> str:

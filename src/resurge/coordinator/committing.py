@@ -166,7 +166,8 @@ def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:
     first, is_whole = after.cuts.first, not absent
     state, number = state.numbered()
     state = state.sending(WriteManifest(number, epoch, job.attempt, absent))
-    state = state.appending(CheckpointCommit(epoch, absent), Saving(epoch, now_s, is_whole and facts.is_buffering))
+    saving = Saving(epoch, now_s, is_whole and facts.is_buffering, len(absent), first if absent else None)
+    state = state.appending(CheckpointCommit(epoch, absent), saving)
     state, number = state.numbered()
     state = state.sending(Forget(number, epoch, first, is_whole))
     arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > first}

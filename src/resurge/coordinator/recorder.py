@@ -101,7 +101,8 @@ def _catch_up(publication: Publication, latencies_s: dict[str, list[float]], now
 
 def checkpointed(state: JobState, saving: Saving, now_s: float) -> JobState:
     """A checkpoint is in the journal."""
-    state = state.sending(Emit(events.CheckpointFinished(now_s, saving.epoch, now_s - saving.since_s)))
+    took_s = now_s - saving.since_s
+    state = state.sending(Emit(events.CheckpointFinished(now_s, saving.epoch, took_s, saving.absent, saving.kept_since)))
     if saving.was_buffering:
         state = state.sending(Emit(events.BufferingSwitched(now_s, saving.epoch, False)))
     return state

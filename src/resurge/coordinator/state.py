@@ -164,6 +164,8 @@ class Saving:
     epoch: int
     since_s: float
     was_buffering: bool
+    absent: int = 0
+    kept_since: int | None = None
 
 
 @dataclass(frozen=True)

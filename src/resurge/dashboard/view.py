@@ -243,6 +243,8 @@ def _figures(job: JobState, at_s: float) -> dict[str, Any]:
         "checkpoint_epoch": job.checkpoint.epoch if job.checkpoint else None,
         "checkpoint_age_s": at_s - job.checkpoint.at_s if job.checkpoint else None,
         "checkpoint_took_s": job.checkpoint.took_s if job.checkpoint else None,
+        "checkpoint_absent": job.checkpoint.absent if job.checkpoint else 0,
+        "kept_since": job.checkpoint.kept_since if job.checkpoint else None,
         "local_store": _local_store(job),
         "is_buffering": job.is_buffering,
         "buffered_bytes": job.buffered_bytes,

@@ -1,15 +1,16 @@
 """When to checkpoint, which checkpoint a restart may trust, and what may be forgotten. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 
 class CheckpointRecord(NamedTuple):
-    """A published global checkpoint."""
+    """A published checkpoint: it has every partition but the absent ones, which were not live."""
 
     epoch: int
     manifest: str
     checksum: int
+    absent: tuple[str, ...] = ()
 
 
 class Retention(NamedTuple):
@@ -33,12 +34,20 @@ def candidates(published: Iterable[CheckpointRecord]) -> list[CheckpointRecord]:
     return [newest[epoch] for epoch in sorted(newest, reverse=True)]
 
 
-def retention(published: Sequence[CheckpointRecord], keep: int) -> Retention:
-    """Keep the newest checkpoints, and every journal record that a restart from the oldest of them would need.
+def retention(published: Sequence[CheckpointRecord], keep: int, partitions: Collection[str] = ()) -> Retention:
+    """Keep the newest checkpoints of each partition, and every journal record that a restart from the oldest of them would need.
 
-    Until there are as many as are kept, the beginning of the job is the oldest.
+    Until a partition has as many as are kept, the beginning of the job is its oldest. A job without partitions has one state.
     """
-    ordered = candidates(published)
-    kept, dropped = tuple(ordered[:keep]), tuple(ordered[keep:])
-    oldest = min(record.epoch for record in kept) if len(kept) == keep else 0
-    return Retention(kept, dropped, oldest + 1)
+    saved = dict.fromkeys(partitions or ("",), 0)
+    oldest = dict.fromkeys(saved, 0)
+    kept, dropped = list[CheckpointRecord](), list[CheckpointRecord]()
+    for record in candidates(published):
+        absent = frozenset(record.absent)
+        needing = [partition for partition, count in saved.items() if count < keep and partition not in absent]
+        (kept if needing else dropped).append(record)
+        for partition in needing:
+            saved[partition] += 1
+            if saved[partition] == keep:
+                oldest[partition] = record.epoch
+    return Retention(tuple(kept), tuple(dropped), min(oldest.values()) + 1)

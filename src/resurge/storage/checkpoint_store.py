@@ -1,4 +1,4 @@
-"""Global checkpoints in the durable store: manifests with checksums, and the segments that they name."""
+"""Checkpoints in the durable store: manifests with checksums, and the segments that they name."""
 
 import zlib
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from resurge.storage.runs import RunRef, SavedCohort
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):
-    """A global checkpoint: every partition's state at the end of one epoch, and how far the sources were read then."""
+    """A checkpoint: the state of every partition that was live at the end of one epoch, and how far the sources were read then."""
 
     epoch: int
     generation: int

@@ -46,14 +46,14 @@ class EpochPlanned(msgspec.Struct, frozen=True, tag=True):
 class EpochCommitted(msgspec.Struct, frozen=True, tag=True):
     """An epoch's output is decided: these staged parts are the ones to show; written after it ran.
 
-    `absent` are the partitions that did not take the epoch, because they were not live. `rows` is the file with the rows of
-    those parts that carry them.
+    `absent` are the partitions that did not take the epoch, because they were not live; None says that they are those of the
+    checkpoint or commit before. `rows` is the file with the rows of those parts that carry them.
     """
 
     epoch: int
     watermarks_us: dict[str, int]
     parts: list[StagedPart]
-    absent: list[str] = []
+    absent: list[str] | None = []
     rows: str | None = None
 
 
@@ -67,13 +67,22 @@ class CatchUpCommitted(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckpointPublished(msgspec.Struct, frozen=True, tag=True):
-    """A global checkpoint is complete; its epoch's output has been shown. Records before `first_number` are not needed."""
+    """A checkpoint is complete; its epoch's output has been shown. Records before `first_number` are not needed.
+
+    It has the states of all partitions but the absent ones, which were not live.
+    """
 
     epoch: int
     manifest: str
     checksum: int
     generation: int
     first_number: int
+    absent: list[str] = []
+
+    @property
+    def record(self) -> CheckpointRecord:
+        """What is known of the checkpoint."""
+        return CheckpointRecord(self.epoch, self.manifest, self.checksum, tuple(self.absent))
 
 
 class CheckpointRefused(msgspec.Struct, frozen=True, tag=True):
@@ -154,7 +163,8 @@ class Journal:
         """Append a checkpoint, then delete the records that a restart from it, or from an older one that is kept, does not need."""
         needed = (entry.number for entry in self._entries if _is_needed(entry.record, first_epoch))
         first_number = min(needed, default=self.next_number)
-        self.append(CheckpointPublished(*checkpoint, self.generation, first_number))
+        epoch, manifest, checksum, absent = checkpoint
+        self.append(CheckpointPublished(epoch, manifest, checksum, self.generation, first_number, list(absent)))
         self._trim(first_number)
 
     def _trim(self, first_number: int) -> None:

@@ -1,17 +1,20 @@
 """What the durable store says of a job, read without Spark, without the user's file, and without writing anything."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import msgspec
+
 from resurge.errors import CorruptFileError, StorageError
-from resurge.protocols.checkpoint import CheckpointRecord, candidates
+from resurge.protocols.checkpoint import CheckpointRecord, candidates, retention
 from resurge.storage import paths
 from resurge.storage.checkpoint_store import CheckpointManifest, read_manifest, verify
 from resurge.storage.durable import DurableStore
 from resurge.storage.job_store import JobIdentity, read_identity
 from resurge.storage.journal import CheckpointPublished, EpochCommitted, EpochPlanned, Journal, Record
+from resurge.storage.runs import SavedCohort
 
 Read = TypeVar("Read")
 ATTEMPTS = 5
@@ -39,18 +42,38 @@ class StoredJob:
 
     @property
     def checkpoint_epoch(self) -> int:
-        """The epoch of the newest global checkpoint; 0 if there is none."""
+        """The epoch of the newest checkpoint; 0 if there is none."""
         return self.checkpoints[0].epoch if self.checkpoints else 0
 
+    @property
+    def absent(self) -> dict[int, list[str]]:
+        """The partitions that were not live at the newest checkpoint, by the older epoch from which each goes on."""
+        found: dict[int, list[str]] = {}
+        for name in self.checkpoints[0].absent if self.checkpoints else ():
+            epoch = next((record.epoch for record in self.checkpoints if name not in record.absent), 0)
+            found.setdefault(epoch, []).append(name)
+        return found
+
     def newest_checkpoint(self) -> tuple[CheckpointManifest | None, list[str]]:
-        """The newest checkpoint whose manifest can be read, and what is wrong with newer ones."""
+        """The newest checkpoint whose manifest can be read, with older states of what it lacks; and what is wrong with others."""
         problems: list[str] = []
+        newest: CheckpointManifest | None = None
+        missing = {""}
         for record in self.checkpoints:
+            if not missing.difference(record.absent):
+                continue
             try:
-                return read_manifest(self.store, record), problems
+                manifest = read_manifest(self.store, record)
             except CorruptFileError as error:
                 problems.append(f"checkpoint of epoch {record.epoch}: {error}")
-        return None, problems
+                continue
+            if newest is None:
+                newest, missing = manifest, set(record.absent)
+            else:
+                older = _of(manifest.cohorts, missing.difference(record.absent))
+                newest = msgspec.structs.replace(newest, cohorts=[*newest.cohorts, *older])
+                missing.intersection_update(record.absent)
+        return newest, problems
 
     def problems(self) -> dict[int, str | None]:
         """For each checkpoint, what is wrong with its files; None if they are whole."""
@@ -84,8 +107,26 @@ def open_job(url: str) -> StoredJob:
         )
     journal = Journal(store)
     records = while_files_move(journal.read, url)
-    published = [CheckpointRecord(r.epoch, r.manifest, r.checksum) for r in records if isinstance(r, CheckpointPublished)]
-    return StoredJob(store, identity, journal.generation, records, candidates(published))
+    published = [record.record for record in records if isinstance(record, CheckpointPublished)]
+    return StoredJob(store, identity, journal.generation, records, _kept(store, published))
+
+
+def _kept(store: DurableStore, published: list[CheckpointRecord]) -> list[CheckpointRecord]:
+    """The checkpoints that are there or should be, newest first: the journal also names some that were dropped since."""
+    names = {"", *(name for record in published for name in record.absent)}
+    needed = retention(published, 1, names).kept
+    there = frozenset(store.names(paths.CHECKPOINTS))
+    return [record for record in candidates(published) if record in needed or record.manifest in there]
+
+
+def _of(cohorts: list[SavedCohort], partitions: Collection[str]) -> list[SavedCohort]:
+    """The cohorts of some partitions alone."""
+    found = []
+    for cohort in cohorts:
+        groups = [group for group in cohort.key_groups if f"{cohort.operator}/{group}" in partitions]
+        if groups:
+            found.append(msgspec.structs.replace(cohort, key_groups=groups))
+    return found
 
 
 def while_files_move(read: Callable[[], Read], url: str) -> Read:

@@ -97,11 +97,13 @@ class EpochFinished(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckpointFinished(msgspec.Struct, frozen=True, tag=True):
-    """A global checkpoint was published."""
+    """A checkpoint was published: it has all partitions but the absent ones, for which the input since an older epoch is kept."""
 
     at_s: float
     epoch: int
     took_s: float
+    absent: int = 0
+    kept_since: int | None = None
 
 
 class CatchUpFinished(msgspec.Struct, frozen=True, tag=True):

@@ -64,6 +64,8 @@ class Snapshot:
     state_bytes: int
     checkpoint_epoch: int | None
     checkpoint_age_s: float | None
+    checkpoint_absent: int
+    kept_since: int | None
     late_rows: int
     bad_rows: int
     queries: tuple[QuerySummary, ...]
@@ -255,6 +257,7 @@ def snapshot(events: Sequence[Event], now_s: float) -> Snapshot:
     newest = epochs[-1] if epochs else None
     rates = throughput(events)
     checkpoints = checkpoint_times(events)
+    newest_saved = next((event for event in reversed(events) if isinstance(event, CheckpointFinished)), None)
     restored_epoch = started[-1].checkpoint_epoch if started else 0
     return Snapshot(
         job=started[-1].job if started else "",
@@ -268,6 +271,8 @@ def snapshot(events: Sequence[Event], now_s: float) -> Snapshot:
         state_bytes=newest.state_bytes if newest else 0,
         checkpoint_epoch=int(checkpoints[-1].value) if checkpoints else restored_epoch or None,
         checkpoint_age_s=checkpoint_age_s(events, now_s),
+        checkpoint_absent=newest_saved.absent if newest_saved else 0,
+        kept_since=newest_saved.kept_since if newest_saved else None,
         late_rows=sum(sum(epoch.late_rows.values()) for epoch in finished_epochs(events)),
         bad_rows=sum(epoch.bad_rows for epoch in finished_epochs(events)),
         queries=tuple(summaries(events)),

@@ -8,6 +8,7 @@ from resurge.connectors.contracts import StagedPart
 from resurge.connectors.payloads import part_with_rows
 from resurge.connectors.sinks import MemorySink
 from resurge.model.names import KeyGroup, Partition
+from resurge.protocols.cuts import Cuts
 from resurge.runtime.driver.ledger import shown_epochs
 from resurge.runtime.driver.outputs import Outputs, without_rows
 from resurge.storage.durable import DurableStore
@@ -20,15 +21,15 @@ P, Q = Partition("p", KeyGroup(0)), Partition("q", KeyGroup(0))
 def test_what_is_committed_counts_as_shown() -> None:
     """Also a driver's newest commit: the next driver shows its parts again before anything else."""
     records = [DriverStarted(1), EpochCommitted(1, {}, []), EpochCommitted(2, {}, [])]
-    assert shown_epochs([P], records, 0) == ({P: 2}, 2)
+    assert shown_epochs([P], records, Cuts()) == ({P: 2}, 2)
 
 
 def test_a_partition_that_was_absent_has_not_shown_the_epoch() -> None:
     """Until it has caught up."""
     second = [DriverStarted(2), EpochCommitted(2, {}, [], ["p/0"]), EpochCommitted(3, {}, [], ["p/0"])]
     records = [DriverStarted(1), EpochCommitted(1, {}, []), *second]
-    assert shown_epochs([P, Q], records, 0)[0] == {P: 1, Q: 3}
-    assert shown_epochs([P, Q], [*records, CatchUpCommitted(3, {"p/0": 3}, [])], 0)[0] == {P: 3, Q: 3}
+    assert shown_epochs([P, Q], records, Cuts())[0] == {P: 1, Q: 3}
+    assert shown_epochs([P, Q], [*records, CatchUpCommitted(3, {"p/0": 3}, [])], Cuts())[0] == {P: 3, Q: 3}
 
 
 def committed(outputs: Outputs, journal: Journal, epoch: int) -> EpochCommitted:

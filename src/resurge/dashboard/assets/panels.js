@@ -130,6 +130,7 @@ export function updateStorage(now) {
     ["buffering", figures.is_buffering ? `on, ${bytes(figures.buffered_bytes)} kept for partitions that are not live` : "off"],
     ["last checkpoint", figures.checkpoint_epoch === null ? "none yet in this log" : `epoch ${rows(figures.checkpoint_epoch)}, ${seconds(figures.checkpoint_age_s)} ago, published in ${seconds(figures.checkpoint_took_s)}`],
   ];
+  if (figures.checkpoint_absent) pairs.push(["kept for what is down", `${plural(figures.checkpoint_absent, "partition")}: all input since epoch ${rows(figures.kept_since)}`]);
   if (figures.local_store) {
     const local = figures.local_store;
     pairs.push(["local stores", `${bytes(local.used_bytes)} in ${local.place} on all nodes${local.limit_bytes ? `, at most ${bytes(local.limit_bytes)} each` : ""}${local.overflow_bytes ? `; ${bytes(local.overflow_bytes)} on disk beyond it` : ""}`]);

@@ -151,7 +151,7 @@ class Edge:
         elif isinstance(command, do.WriteManifest):
             self._write_manifest(command, state)
         elif isinstance(command, do.Forget):
-            self._forget(command)
+            self._forget(command, state)
 
     def settled(self, state: JobState) -> None:
         """All commands of one input are carried out: let go of what nothing will ask for."""
@@ -195,7 +195,7 @@ class Edge:
         # Removing files is for live epochs: a background job is to disturb nobody.
         expired = self.versions.expired() if is_foreground else {}
         slots = self.membership.slots(job.nodes)
-        plan = job_plan(self.frame, slots, work, job.attempt, expired, self.versions.checkpoint)
+        plan = job_plan(self.frame, slots, work, job.attempt, expired, self.versions.checkpoints)
         self.versions.pin(plan)
         attempt = self.attempts[job.attempt] = Attempt(job, work, plan)
         if is_foreground:
@@ -285,7 +285,8 @@ class Edge:
         elif isinstance(record, do.CatchUpCommit):
             self._commit_catch_up(record)
         else:
-            self.versions.restore_from(self.checkpoints.log().cohorts)
+            manifest = self.checkpoints.log()
+            self.versions.restore_from(manifest.epoch, manifest.cohorts)
 
     def _commit_epoch(self, record: do.EpochCommit) -> None:
         attempt, planned = self.attempts[record.attempt], self.ledger.planned[record.epoch]
@@ -293,7 +294,7 @@ class Edge:
         for report in attempt.reports or ():
             merge_maxima(maxima, report.maxima_us)
         parts = attempt.parts(record.epoch, record.epoch)
-        absent = [str(partition) for partition in record.absent or ()]
+        absent = None if record.absent is None else [str(partition) for partition in record.absent]
         rows = self.outputs.kept(parts, self.journal)
         self.journal.append(EpochCommitted(record.epoch, maxima[record.epoch], without_rows(parts), absent, rows))
         self.watermarks_us = self.ledger.closing_us[record.epoch] = maxima[record.epoch]
@@ -311,16 +312,21 @@ class Edge:
 
     def _write_manifest(self, command: do.WriteManifest, state: JobState) -> None:
         reports = self.attempts[command.attempt].reports or []
-        saved = saved_cohorts(reports, list(state.facts.graph.upstream), command.epoch)
+        absent = frozenset(command.absent)
+        wanted = [partition for partition in state.facts.graph.upstream if partition not in absent]
+        saved = saved_cohorts(reports, wanted, command.epoch)
         costs = {str(partition): cost for partition, cost in state.costs.items()}
         self.checkpoints.write(
-            CheckpointManifest(command.epoch, self.journal.generation, self.watermarks_us, dict(self.reached), saved, costs)
+            CheckpointManifest(command.epoch, self.journal.generation, self.watermarks_us, dict(self.reached), saved, costs),
+            command.absent,
         )
 
-    def _forget(self, command: do.Forget) -> None:
+    def _forget(self, command: do.Forget, state: JobState) -> None:
         self.checkpoints.forget()
-        self.versions.drop_buffers()
-        self.ledger.forget_before(command.checkpoint + 1)
+        if command.is_whole:
+            self.versions.drop_buffers()
+        self.versions.keep_checkpoints({cut.epoch for cut in state.facts.cuts.kept})
+        self.ledger.forget_before(command.first + 1)
         if self.checkpoints.oldest_reached:
             self.sources.commit(self.checkpoints.oldest_reached)
         self.outputs.forget(self.checkpoints.oldest_epoch)

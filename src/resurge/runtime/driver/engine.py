@@ -113,7 +113,7 @@ class Engine:
         name = job_name(job.id, self.journal.take_over(), self.options.local_root)
         self._requests = RequestWatch(self.store.url, self.journal.generation, self._asked)
         self.telemetry.listeners.append(self._requests.listen)
-        found = resumption(self.store, self.journal.records())
+        found = resumption(self.store, self.journal.records(), self.graph.upstream.keys())
         sources = Sources(self.topology, self.store)
         sources.begin(self.runner)
         self.outputs.open(job, found.committed_epoch)
@@ -131,28 +131,30 @@ class Engine:
 
     def _resumed_edge(self, name: str, found: Resumption, sources: Sources) -> Edge:
         """What the last driver left, as the edge keeps it."""
-        options, checkpoint = self.options, found.checkpoint
-        checkpoints = Checkpoints(self.store, self.journal, options.checkpoints_kept, list(reversed(found.published)))
+        options = self.options
+        names = [str(partition) for partition in self.graph.upstream]
+        checkpoints = Checkpoints(self.store, self.journal, options.checkpoints_kept, names, list(reversed(found.published)))
         versions = Versions(self.program)
-        versions.restore_from(checkpoint.cohorts if checkpoint else ())
+        for manifest in found.manifests:
+            versions.restore_from(manifest.epoch, manifest.cohorts)
         ledger = Ledger(sources, {plan.epoch: plan for plan in found.planned})
         folder = f"{options.local_root}/resurge-{name}"
         frame = JobFrame(self.program, name, folder, self.store.url, options.local_limit_bytes)
         kept = Kept(self.journal, checkpoints, sources, self.outputs, ledger, versions)
         edge = Edge(frame, kept, self.membership, self.telemetry, self._tell)
         edge.reached |= found.reached
-        edge.watermarks_us = dict(checkpoint.watermarks_us) if checkpoint else {}
+        edge.watermarks_us = dict(found.watermarks_us)
         for plan in found.planned:
             edge.watermarks_us = ledger.closing_us[plan.epoch] = found.committed[plan.epoch].watermarks_us
             edge.reached |= {source: end for source, (_, end) in plan.offsets.items()}
         return edge
 
     def _first_state(self, found: Resumption) -> JobState:
-        options, checkpoint = self.options, found.checkpoint
-        published, by_sources = shown_epochs(list(self.graph.upstream), found.records, found.checkpoint_epoch)
-        costs = {p: checkpoint.costs[str(p)] for p in self.graph.upstream if str(p) in checkpoint.costs} if checkpoint else {}
+        options, measured = self.options, found.costs
+        published, by_sources = shown_epochs(list(self.graph.upstream), found.records, found.cuts)
+        costs = {partition: measured[str(partition)] for partition in self.graph.upstream if str(partition) in measured}
         known = Found(
-            found.checkpoint_epoch,
+            found.cuts,
             found.committed_epoch,
             published,
             by_sources,
@@ -169,6 +171,7 @@ class Engine:
             options.always_buffers,
             self.runner.is_concurrent,
             POLL_S,
+            saves_partially=True,
             balances=options.balance == "auto",
         )
         strategy = Strategy(options.strategy, correlated_from=options.correlated_from, overfills_at_last=True)
@@ -221,9 +224,9 @@ class Engine:
         """A file of the newest checkpoint is damaged: log that it is not to be used, and recover all from the one before."""
         edge, before = self.edge, self.state
         edge.join()
-        newest = edge.checkpoints.published[-1]
-        self.journal.append(CheckpointRefused(newest.epoch, newest.manifest, reason))
-        found = resumption(self.store, self.journal.records())
+        damaged = edge.checkpoints.damaged(reason)
+        self.journal.append(CheckpointRefused(damaged.epoch, damaged.manifest, reason))
+        found = resumption(self.store, self.journal.records(), self.graph.upstream.keys())
         self._edge = self._resumed_edge(edge.frame.job, found, edge.sources)
         # No version or buffer is used again: their files are removed as those of nobody.
         self._edge.versions.files = edge.versions.files

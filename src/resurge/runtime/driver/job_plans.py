@@ -6,12 +6,16 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
+from resurge.errors import ProtocolError
 from resurge.model.names import NodeId
 from resurge.model.work import Shipment, Task
 from resurge.operators.program import Program
 from resurge.runtime.driver.versions import Versions
 from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, Sending, SlotWork, Split
 from resurge.storage.runs import SavedCohort
+
+Checkpoints = Mapping[int, Mapping[str, list[SavedCohort]]]
+"""By epoch and operator, the states that checkpoints have."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def arriving_work(ship: Shipment, task: Task | None, versions: Versions) -> Part
     )
 
 
-def cohorts(partitions: Iterable[PartitionWork], checkpoint: Mapping[str, list[SavedCohort]]) -> list[CohortWork]:
+def cohorts(partitions: Iterable[PartitionWork], checkpoints: Checkpoints) -> list[CohortWork]:
     """The partitions of a slot by operator, those together that have the same state file and take the same epochs."""
     found: dict[PartitionWork, list[int]] = {}
     for item in partitions:
@@ -128,9 +132,8 @@ def cohorts(partitions: Iterable[PartitionWork], checkpoint: Mapping[str, list[S
     made = []
     for item, groups in found.items():
         mine = sorted(groups)
-        saved = None
-        if item.segment is None and item.origin is None and checkpoint:
-            saved = [each for each in checkpoint.get(item.operator, ()) if not set(mine).isdisjoint(each.key_groups)]
+        is_restored = item.segment is None and item.origin is None and item.cursor > 0
+        saved = _saved(item, mine, checkpoints) if is_restored else None
         at = (item.origin.since if item.origin else None) or 0
         made.append(
             CohortWork(
@@ -166,13 +169,26 @@ def sendings(slots: "Slots", mine: Sequence[Sequence[PartitionWork]]) -> dict[in
     return found
 
 
+def _saved(item: PartitionWork, groups: list[int], checkpoints: Checkpoints) -> list[SavedCohort]:
+    """The states of a checkpoint with which key groups begin that have no version."""
+    saved = [
+        each for each in checkpoints.get(item.cursor, {}).get(item.operator, ()) if not set(groups).isdisjoint(each.key_groups)
+    ]
+    missing = sorted(set(groups).difference(*(each.key_groups for each in saved)))
+    if missing:
+        raise ProtocolError(
+            f"key groups {missing} of {item.operator!r} are to be restored at epoch {item.cursor}; expected a checkpoint that has them"
+        )
+    return saved
+
+
 def job_plan(
     frame: JobFrame,
     slots: Slots,
     work: Work,
     attempt: str,
     expired: Mapping[NodeId, list[str]],
-    checkpoint: Mapping[str, list[SavedCohort]] = MappingProxyType({}),
+    checkpoints: Checkpoints = MappingProxyType({}),
 ) -> JobPlan:
     """The plan for Spark: work shared out among slots, and the routes that lead to it."""
     count = len(slots.nodes)
@@ -199,7 +215,7 @@ def job_plan(
             SlotWork(
                 node,
                 shares[index],
-                cohorts(mine[index], checkpoint),
+                cohorts(mine[index], checkpoints),
                 list(expired.get(node, [])) if first[node] == index else [],
                 replays[index],
                 slots.cpu_share.get(node, 1.0),

@@ -41,7 +41,7 @@ class Versions:
     partitions: dict[Partition, Version] = field(default_factory=dict)
     shadows: dict[Partition, Version] = field(default_factory=dict)
     copies: dict[tuple[Partition, NodeId], Version] = field(default_factory=dict)
-    checkpoint: dict[str, list[SavedCohort]] = field(default_factory=dict)
+    checkpoints: dict[int, dict[str, list[SavedCohort]]] = field(default_factory=dict)
     buffers: list[Buffered] = field(default_factory=list)
     files: dict[NodeId, set[str]] = field(default_factory=dict)
     pinned: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -108,11 +108,15 @@ class Versions:
             else:
                 known[partition] = version
 
-    def restore_from(self, saved: Iterable[SavedCohort]) -> None:
-        """What partitions without a version begin with: a checkpoint."""
-        self.checkpoint = {}
+    def restore_from(self, epoch: int, saved: Iterable[SavedCohort]) -> None:
+        """What partitions without a version that stand at an epoch begin with: the checkpoint of that epoch."""
+        found = self.checkpoints[epoch] = dict[str, list[SavedCohort]]()
         for cohort in saved:
-            self.checkpoint.setdefault(cohort.operator, []).append(cohort)
+            found.setdefault(cohort.operator, []).append(cohort)
+
+    def keep_checkpoints(self, epochs: Collection[int]) -> None:
+        """Nobody restores from others than these."""
+        self.checkpoints = {epoch: saved for epoch, saved in self.checkpoints.items() if epoch in epochs}
 
     def _needed(self) -> set[str]:
         kept = (*self.partitions.values(), *self.shadows.values(), *self.copies.values())

@@ -295,7 +295,7 @@ class Engine:
         now_s = clock_s()
         self._state, wanted = handle(self.state, event, now_s)
         if self._recorder is not None:
-            self._recorder.told(now_s, event, wanted, self._state)
+            self._recorder.handled(now_s, event, wanted, self._state)
         return wanted
 
     def _carry_out(self, wanted: tuple[Command, ...]) -> None:

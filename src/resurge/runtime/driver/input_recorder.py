@@ -49,7 +49,7 @@ class InputRecorder:
         """A state that no input made."""
         self._items.put(_Item(at_s, None, (), state))
 
-    def told(self, at_s: float, event: Input, commands: tuple[Command, ...], state: JobState) -> None:
+    def handled(self, at_s: float, event: Input, commands: tuple[Command, ...], state: JobState) -> None:
         """An input was handled."""
         self._items.put(_Item(at_s, event, commands, state))
 

@@ -8,6 +8,7 @@ from resurge.dashboard.feed import Feed
 from resurge.errors import DashboardError
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
+from resurge.telemetry.log import read_events
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 128
@@ -19,6 +20,8 @@ def feed_of(target: str, log: Path | None = None) -> Feed:
     if target.endswith((".jsonl", ".log")) or Path(target).is_file():
         if not Path(target).is_file():
             raise DashboardError(f"there is no file {target}; expected a telemetry log (.jsonl) or a job's checkpoint URL")
+        if Path(target).stat().st_size and next(read_events(Path(target)), None) is None:
+            raise DashboardError(f"{target} has no events; expected a telemetry log (.jsonl) or a job's checkpoint URL")
         return Feed(Path(target), is_live=True)
     store = DurableStore(target)
     local = Path(store.path(paths.TELEMETRY)) if store.is_local else None

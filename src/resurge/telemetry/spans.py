@@ -4,6 +4,7 @@ An epoch, a checkpoint, a move and a recovery are traces of their own; a recover
 of every query as children. Times are those of the events, so spans are exact however late they are exported.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ class SpanExporter:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError:
             raise DashboardError(EXTRA) from None
+        if not re.match(r"https?://[^/]", url):
+            raise DashboardError(f"traces cannot be sent to {url!r}; expected a URL such as http://127.0.0.1:4318/v1/traces")
         self._trace = trace
         self._provider = TracerProvider(resource=Resource.create({"service.name": "resurge", "resurge.job": job}))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url)))

@@ -89,6 +89,9 @@ def test_target_is_a_log_or_a_job(log, tmp_path):
         feed_of(str(tmp_path / "missing.jsonl"))
     with pytest.raises(DashboardError, match="expected the checkpoint URL"):
         feed_of(str(tmp_path / "nothing"))
+    (tmp_path / "job.toml").write_text('target = "job.py"\n')
+    with pytest.raises(DashboardError, match="has no events; expected a telemetry log"):
+        feed_of(str(tmp_path / "job.toml"))
 
 
 def test_port_that_is_taken_is_refused_in_one_line():

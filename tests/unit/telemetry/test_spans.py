@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 
+from resurge.errors import DashboardError
 from resurge.telemetry import events
 from resurge.telemetry.spans import SpanExporter
 from tests.support.telemetry import START_S, checkpoint, epoch, started
@@ -143,6 +144,12 @@ def test_moves_are_spans_with_what_moved_and_how_long_it_paused():
     assert seconds(balanced) == pytest.approx((3.5, 5))
     assert facts(balanced)["resurge.failure"] == "node 3 was lost"
     assert facts(open_)["resurge.is_finished"] is False
+
+
+def test_an_address_that_is_none_is_refused():
+    """Before the job starts, instead of spans that are lost."""
+    with pytest.raises(DashboardError, match=r"traces cannot be sent to '127\.0\.0\.1:4318'; expected a URL"):
+        SpanExporter("127.0.0.1:4318")
 
 
 def test_missing_library_is_named_with_the_extra():

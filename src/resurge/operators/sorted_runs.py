@@ -115,12 +115,12 @@ def interleaved(left: Run, right: Run) -> Run:
 def within(run: Run, groups: Sequence[int], key_groups: int) -> Run:
     """The rows of a run that are of these key groups."""
     ends = key_group_ends(run.hashes, key_groups)
-    starts = np.append(0, ends[:-1])
+    counts = np.diff(ends, prepend=0)
     wanted = np.zeros(key_groups, dtype=np.bool_)
     wanted[np.asarray(groups, dtype=np.int64)] = True
-    kept = np.repeat(wanted, ends - starts)
-    if kept.all():
+    if not counts[~wanted].any():
         return run
+    kept = np.repeat(wanted, counts)
     return replace(run, hashes=run.hashes[kept], rows=run.rows.filter(pl.Series(kept)), local=None)
 
 

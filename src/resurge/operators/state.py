@@ -152,7 +152,8 @@ class KeyedTable:
             rows = open_rows[hit]
             owners[rows] = index
             positions[rows] = where[hit]
-            found[rows] = ~self.runs[index].rows.get_column(DELETED).to_numpy()[where[hit]]
+            # Gathered first: the whole column would be unpacked from its bits, which takes as long as the state is large.
+            found[rows] = ~self.runs[index].rows.get_column(DELETED).gather(where[hit]).to_numpy()
             open_rows = open_rows[~hit]
             if not open_rows.size:
                 break

@@ -76,7 +76,7 @@ def forget_outcomes(store: DurableStore, before_epoch: int) -> None:
     for name in [*store.names(paths.OUTCOMES), *store.names(paths.PART_ROWS)]:
         epoch = paths.number_of(name)
         if epoch is not None and epoch < before_epoch:
-            store.remove(name)
+            store.remove_later(name)
 
 
 def forget(
@@ -85,8 +85,8 @@ def forget(
     """Delete dropped manifests, then segments that no kept checkpoint needs and that are older than the newest one."""
     needed = {segment for manifest in kept for segment in manifest.segments()}
     for record in dropped:
-        store.remove(record.manifest)
+        store.remove_later(record.manifest)
     for name in store.names(paths.CHECKPOINT_DATA):
         epoch = paths.number_of(name)
         if epoch is not None and epoch < before_epoch and name not in needed:
-            store.remove(name)
+            store.remove_later(name)

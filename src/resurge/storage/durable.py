@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ class DurableStore:
         self.protocol = _protocols(self.filesystem)[0]
         self.is_local = "file" in _protocols(self.filesystem)
         self._folders: set[str] = set()
+        self._remover: ThreadPoolExecutor | None = None
+        self._removing: deque[Future[None]] = deque()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DurableStore, (self.url,)
@@ -105,6 +109,19 @@ class DurableStore:
         self.faults.before_write(name)
         with self._explained("delete", name), contextlib.suppress(FileNotFoundError):
             self.filesystem.rm_file(self.path(name))
+
+    def remove_later(self, name: str) -> None:
+        """Delete a file that nobody needs, in the background and after those named before; what went wrong is told later."""
+        while self._removing and self._removing[0].done():
+            self._removing.popleft().result()
+        if self._remover is None:
+            self._remover = ThreadPoolExecutor(1, "resurge-remover")
+        self._removing.append(self._remover.submit(self.remove, name))
+
+    def flush(self) -> None:
+        """Wait until everything is deleted that is to be."""
+        while self._removing:
+            self._removing.popleft().result()
 
     def _listed_locally(self, folder: str) -> list[dict[str, Any]]:
         with os.scandir(self.path(folder)) as entries:

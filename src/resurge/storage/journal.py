@@ -174,7 +174,7 @@ class Journal:
         self.store.create(paths.JOURNAL_TRIMMED, b"")
         # In this order: a record that is there tells that no later number has been deleted.
         for number in sorted([*self._left, *trimmed]):
-            self.store.remove(paths.journal_entry(number))
+            self.store.remove_later(paths.journal_entry(number))
         self._left = []
         self._entries = [entry for entry in self._entries if entry.number >= first_number]
 

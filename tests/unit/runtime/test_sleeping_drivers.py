@@ -205,6 +205,7 @@ def test_what_a_driver_wrote_under_a_trimmed_number_is_not_read(tmp_path: Path, 
         assert owner.take_over() == generation
         owner.append(planned(generation))
         owner.publish(CheckpointRecord(generation, "manifest", 0), first_epoch=generation + 1)
+        owner.store.flush()
     looks = [sleeper._follows, lambda number: True]
     monkeypatch.setattr(sleeper, "_follows", lambda number: looks.pop()(number))  # noqa: PLW0108 (not the same)
     with pytest.raises(StaleGenerationError):
@@ -214,4 +215,5 @@ def test_what_a_driver_wrote_under_a_trimmed_number_is_not_read(tmp_path: Path, 
     assert planned(77) not in successor.records()
     assert successor.take_over() == 4
     successor.publish(CheckpointRecord(9, "manifest", 0), first_epoch=10)
+    successor.store.flush()
     assert not (tmp_path / "journal" / f"{1:012d}.json").exists()

@@ -221,3 +221,24 @@ def test_a_torn_record_that_was_built_upon_is_named(tmp_path: Path) -> None:
     torn(bench.store / "journal", 2)
     with pytest.raises(StorageError, match=r"journal/000000000002.json does not fit its checksum"):
         finish(bench.engine(topology(bench)))
+
+
+def test_files_are_removed_in_the_background_in_their_order(tmp_path):
+    """After `flush` they are gone; one that cannot be removed is told of, and the others go all the same."""
+    store = DurableStore(str(tmp_path))
+    for name in ("a/1", "a/2", "a/3"):
+        store.create(name, b"")
+    (tmp_path / "a" / "folder").mkdir()
+    removed = []
+    remove = store.filesystem.rm_file
+    store.filesystem.rm_file = lambda path: (removed.append(path.rsplit("/", 1)[-1]), remove(path))
+    try:
+        for name in ("a/1", "a/folder", "a/2", "a/3"):
+            store.remove_later(name)
+        with pytest.raises(StorageError, match="cannot delete"):
+            store.flush()
+        store.flush()
+    finally:
+        store.filesystem.rm_file = remove
+    assert removed == ["1", "folder", "2", "3"]
+    assert store.names("a") == []

@@ -339,6 +339,7 @@ class Edge:
         self.sources.stop()
         self.runner.close()
         remove_job(self.frame.local_folder)
+        self.journal.store.flush()
 
     def join(self) -> None:
         """Wait for background jobs, but not for ever."""

@@ -1,9 +1,14 @@
 """What the coordinator answers to single inputs."""
 
+from dataclasses import replace
+
+import pytest
+
 from resurge.coordinator.commands import Append, Cancel, Command, Discard, EpochCommit, Plan, Poll, Publish, Run
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import (
     ENGINE_FAILED,
+    CommandFailed,
     Failure,
     Input,
     InputReady,
@@ -19,6 +24,7 @@ from resurge.coordinator.inputs import (
 from resurge.coordinator.scheduling import Strategy, answered
 from resurge.coordinator.starting import Found, first_state
 from resurge.coordinator.state import Description, JobState, Settings
+from resurge.errors import ProtocolError
 from resurge.model.names import NodeId
 from tests.unit.protocols.test_recovery import whole
 
@@ -121,3 +127,39 @@ def test_a_failure_of_the_users_code_is_not_tried_again() -> None:
     state, run = running()
     state, _ = told(state, JobEnded(run.job.attempt, failure=Failure("OperatorError", "division by zero")))
     assert state.failure == Failure("OperatorError", "division by zero")
+
+
+def test_the_planner_is_asked_after_the_live_epoch_that_runs() -> None:
+    """Whoever were let in while an epoch runs would be counted among those who took it, and its output would be missing."""
+    strategy = Strategy("blocking")
+    state = first_state(Settings(), Description("job", "test", 1, {}, 1, {}), strategy, whole().graph, NODES, Found())
+    state, _ = told(state, Requested(Start()), Requested(RunEpochs()))
+    node = next(known.node for partition, known in state.facts.standing.items() if partition.operator == "c")
+    assert node is not None
+    state, sent = told(state, NodesChanged([node]))
+    [run] = [command for command in sent if isinstance(command, Run)]
+    state, sent = told(state, NodesChanged([], {NodeId("new"): Member(1.0)}))
+    assert not [command for command in sent if isinstance(command, Plan)]
+    state, sent = told(state, JobEnded(run.job.attempt, JobResult(published_epochs=[1], rows_read=1)))
+    assert [command for command in sent if isinstance(command, Plan)]
+
+
+def test_an_epoch_that_others_took_than_those_who_are_live_is_never_committed() -> None:
+    """A partition that is counted and was not in the job would lose its output without anybody noticing."""
+    state, run = running()
+    fewer = replace(run.job, tasks=run.job.tasks[:-1])
+    state = replace(state, jobs={run.job.attempt: replace(state.jobs[run.job.attempt], job=fewer)})
+    with pytest.raises(ProtocolError, match="was taken by"):
+        told(state, JobEnded(run.job.attempt, JobResult(published_epochs=[1], rows_read=1)))
+
+
+def test_sources_that_failed_are_asked_again_when_somebody_wishes_it() -> None:
+    """The driver ends what it does, and does not wait for an answer that never comes."""
+    state, _ = told(first(), Requested(Start()))
+    state, sent = handle(state, Requested(RunEpochs()), 1.0)
+    assert [command for command in sent if isinstance(command, Poll)]
+    state, sent = handle(state, CommandFailed(0, Failure("SourceError", "no such file")), 1.0)
+    assert (state.is_over, sent) == (True, ())
+    state, sent = handle(state, Requested(RunEpochs()), 2.0)
+    assert [command for command in sent if isinstance(command, Poll)]
+    assert state.failure is None

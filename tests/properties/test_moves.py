@@ -38,7 +38,7 @@ class MovingRunner(InlineRunner):
 
     def run(self, plan: JobPlan) -> list[SlotReport]:
         if self.asks and plan.epochs and self.engine is not None and plan.epoch > 1:
-            self.engine._asked(self.asks.pop(0))
+            self.engine.ask(self.asks.pop(0))
         self.moving = (
             {slot.node for slot in plan.slots if slot.sends},
             {slot.node for slot in plan.slots if any(work.arrives for work in slot.cohorts)},

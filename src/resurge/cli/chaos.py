@@ -24,7 +24,9 @@ def chaos(  # noqa: PLR0913, PLR0917
     seed: Annotated[int | None, typer.Option(help="Only this seed, to repeat a failure.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help=TRACE_HELP)] = None,
     arrivals: Annotated[Path | None, typer.Option(metavar="FILE", help=ARRIVALS_HELP)] = None,
-    faults: Annotated[str, typer.Option(help="What happens to nodes: kill, cut (links; as root, on Linux), hang.")] = "kill",
+    faults: Annotated[
+        str, typer.Option(help="What happens: kill, cut (links; as root, on Linux), hang, and requests: move, drain.")
+    ] = "kill",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
@@ -36,14 +38,16 @@ def chaos(  # noqa: PLR0913, PLR0917
     """
     from resurge.coordinator.scheduling import STRATEGIES
     from resurge.experiments import chaos as experiment
+    from resurge.experiments.asking import REQUESTED
     from resurge.experiments.failure_schedules import FailureSchedules
     from resurge.testing.fault_injection import FAULTS
 
     if strategy not in STRATEGIES:
         raise ClusterError(f"the strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")
     drawn = list(dict.fromkeys(fault.strip() for fault in faults.split(",")))
-    if not set(drawn) <= set(FAULTS):
-        raise ClusterError(f"the faults are {faults!r}; expected some of {', '.join(FAULTS)}, such as --faults kill,hang")
+    known = (*FAULTS, *REQUESTED)
+    if not set(drawn) <= set(known):
+        raise ClusterError(f"the faults are {faults!r}; expected some of {', '.join(known)}, such as --faults kill,hang")
     if trace is not None and drawn != ["kill"]:
         raise ClusterError("a failure trace tells of machines that died; leave --faults out, or --trace")
     schedules = FailureSchedules.read(experiment.EPOCHS, nodes, trace, arrivals, tuple(drawn))
@@ -52,6 +56,7 @@ def chaos(  # noqa: PLR0913, PLR0917
 
     def progress(verdict: experiment.Verdict) -> None:
         disturbed = f"{verdict.disturbed} times cut or stopped, " if verdict.disturbed else ""
+        disturbed += f"{verdict.moved} partitions moved, " if verdict.moved else ""
         found = f"{verdict.kills} nodes killed, {disturbed}{verdict.lost} lost, {verdict.duplicated} duplicated, {verdict.took_s:.0f} s"
         console.print(f"seed {verdict.seed}: {found}")
         if verdict.lost or verdict.duplicated:
@@ -66,10 +71,11 @@ def chaos(  # noqa: PLR0913, PLR0917
         print(json.dumps(result))
     else:
         table = Table(title=f"chaos on {nodes} nodes, {strategy}")
-        for column in ("seed", "nodes killed", "cut or stopped", "rows lost", "rows duplicated", "seconds"):
+        for column in ("seed", "nodes killed", "cut or stopped", "partitions moved", "rows lost", "rows duplicated", "seconds"):
             table.add_column(column, justify="right")
         for row in result["seeds"]:
-            table.add_row(*(str(value) for value in row.values()))
+            names = ("seed", "kills", "disturbed", "moved", "lost", "duplicated", "took_s")
+            table.add_row(*(str(row.get(name, 0)) for name in names))
         Console().print(table)
     sys.exit(1 if result["lost"] or result["duplicated"] else 0)
 

@@ -17,6 +17,7 @@ from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.coordinator.input_log import entries
 from resurge.coordinator.replay import replayed
+from resurge.experiments.asking import REQUESTED, Asking
 from resurge.experiments.failure_schedules import FailureSchedules
 from resurge.experiments.hashtags import Hashtags, hashtags
 from resurge.runtime.driver.engine import Engine, run_until_done
@@ -64,6 +65,7 @@ class Verdict:
     duplicated: int
     took_s: float = 0.0
     disturbed: int = 0
+    moved: int = 0
     difference: str = ""
     """Where the driver's inputs lead to other decisions when they are replayed."""
 
@@ -71,6 +73,7 @@ class Verdict:
         """As `--json` prints it."""
         found: dict[str, int | float | str] = {"seed": self.seed, "kills": self.kills, "disturbed": self.disturbed}
         found |= {"lost": self.lost, "duplicated": self.duplicated, "took_s": round(self.took_s, 1)}
+        found |= {"moved": self.moved} if self.moved else {}
         return found | ({"replay": self.difference} if self.difference else {})
 
 
@@ -86,9 +89,13 @@ def shown(run: Hashtags) -> dict[str, pl.DataFrame]:
 
 
 def execute(
-    runner: Runner, strategy: str, telemetry: TelemetryLog | None = None, input_log: Path | None = None
+    runner: Runner,
+    strategy: str,
+    telemetry: TelemetryLog | None = None,
+    input_log: Path | None = None,
+    prepare: Callable[[Engine], None] | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Run the job to its end."""
+    """Run the job to its end; `prepare` is given its engine before."""
     run = job()
     with tempfile.TemporaryDirectory(prefix="resurge-chaos-") as folder:
         # Without back-pressure: rows are compared by epoch, so that every run must cut the same epochs.
@@ -100,7 +107,10 @@ def execute(
             back_pressure=False,
             input_log=input_log,
         )
-        run_until_done(Engine(run.topology, runner, options, telemetry), until_idle=True)
+        engine = Engine(run.topology, runner, options, telemetry)
+        if prepare is not None:
+            prepare(engine)
+        run_until_done(engine, until_idle=True)
     return shown(run)
 
 
@@ -158,16 +168,22 @@ def run_seed(
     replenish(cluster, runner, schedules.nodes)
     rng = random.Random(f"victims of {seed}")
     striker = Striker(cluster, schedules.strikes(seed), lambda alive, count: rng.sample(sorted(alive), count))
-    telemetry = TelemetryLog()
+    telemetry, asking = TelemetryLog(), list[Asking]()
     telemetry.listeners.append(striker.listen)
+
+    def prepare(engine: Engine) -> None:
+        asking.append(Asking(engine, [fault for fault in schedules.faults if fault in REQUESTED], seed))
+        telemetry.listeners.append(asking[0].listen)
+
     with tempfile.TemporaryDirectory(prefix="resurge-chaos-") as folder:
         log = Path(folder) / "chaos.inputs"
         try:
-            got = execute(runner, strategy, telemetry, log)
+            got = execute(runner, strategy, telemetry, log, prepare)
         finally:
             striker.finish()
         difference = replay_difference(log)
-    return Verdict(seed, striker.kills, *compare(got, wanted), time.monotonic() - began, len(striker.disturbed), difference)
+    took_s, disturbed = time.monotonic() - began, len(striker.disturbed)
+    return Verdict(seed, striker.kills, *compare(got, wanted), took_s, disturbed, asking[0].moved, difference)
 
 
 def chaos(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from resurge.errors import ProblemError
 from resurge.experiments.traces import Failure, arrival_times_s, bursts, failures
-from resurge.testing.fault_injection import Strike
+from resurge.testing.fault_injection import FAULTS, Strike
 
 CLOSE_S = 60.0
 """Two nodes of a trace fail close together if they do so in the same minute or in the next: traces are logged by the minute."""
@@ -57,16 +57,23 @@ class FailureSchedules:
         """The last epoch after which something may happen and still meet a job that runs."""
         return self.epochs - 2
 
+    @property
+    def node_faults(self) -> tuple[str, ...]:
+        """The faults that strike nodes; a job can also be asked to move something."""
+        return tuple(fault for fault in self.faults if fault in FAULTS)
+
     def strikes(self, seed: int) -> list[Strike]:
         """The failures of a seed; what is killed is replaced, sooner or later, never by less."""
         rng = random.Random(seed)
+        if not self.node_faults:
+            return []
         return self._burst(rng) if self.bursts else self._blows(rng)
 
     def _blows(self, rng: random.Random) -> list[Strike]:
         """One to three blows."""
         found = []
         for epoch in sorted(rng.sample(range(1, self.last_epoch + 1), rng.choice((1, 2, 2, 3)))):
-            fault = rng.choice(self.faults) if tuple(self.faults) != ("kill",) else "kill"
+            fault = rng.choice(self.node_faults) if self.node_faults != ("kill",) else "kill"
             if fault != "kill":
                 found.append(self._disturbance(epoch, fault, rng))
                 continue

@@ -111,7 +111,7 @@ class Engine:
         job = claim(self.store, self.topology)
         self.journal.read()
         name = job_name(job.id, self.journal.take_over(), self.options.local_root)
-        self._requests = RequestWatch(self.store.url, self.journal.generation, self._asked)
+        self._requests = RequestWatch(self.store.url, self.journal.generation, self.ask)
         self.telemetry.listeners.append(self._requests.listen)
         found = resumption(self.store, self.journal.records(), self.graph.upstream.keys())
         sources = Sources(self.topology, self.store)
@@ -199,8 +199,8 @@ class Engine:
         else:
             self._answers.append(event)
 
-    def _asked(self, wish: Ask) -> None:
-        """A user asks for something; told by the thread that looks for requests."""
+    def ask(self, wish: Ask) -> None:
+        """A user asks for something; from any thread. The answer is written where requests are."""
         self._told.put(Requested(wish))
 
     def _wish(self, wish: Wish) -> None:

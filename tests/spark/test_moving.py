@@ -1,0 +1,87 @@
+"""Key groups move on a real cluster while a job runs, a node is drained and goes, and no output changes."""
+
+import threading
+from pathlib import Path
+
+import polars as pl
+
+from resurge.api.builder import TopologyBuilder
+from resurge.connectors.posts import posts
+from resurge.connectors.sinks import MemorySink
+from resurge.model.names import NodeId
+from resurge.model.requests import Answer, Ask, Drain, Move, Verdict
+from resurge.model.topology import Topology
+from resurge.operators.aggregates import count
+from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
+from resurge.runtime.embedded_cluster.runner import cluster_runner
+from resurge.storage.durable import DurableStore
+from resurge.storage.requests import carried_out
+from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, MoveEnded, NodeLost
+from resurge.telemetry.log import TelemetryLog
+from resurge.testing.inline_runner import InlineRunner
+from tests.properties.test_crash_points import assert_same
+from tests.support.processes import wait_until
+
+EPOCHS = 60
+POSTS_PER_EPOCH = 200
+ASKS: tuple[Ask, ...] = (
+    Move("first", "counts", NodeId("node-2"), [0, 1, 2, 3]),
+    Move("second", "top", NodeId("node-2"), [0, 1], "direct"),
+    Drain("third", NodeId("node-1")),
+)
+
+
+def topology(sink: MemorySink) -> Topology:
+    """Windows, and a ranking below them at another level."""
+    job = TopologyBuilder("moving", key_groups=4)
+    source = posts(total=EPOCHS * POSTS_PER_EPOCH, splits=2, posts_per_epoch=POSTS_PER_EPOCH, zipf=1.1, distinct=500)
+    tags = job.source("posts", source, event_time="time").flat_map("tags", pl.col("tags").alias("tag"), "time")
+    counts = tags.window("counts", "4s", "2s", key="tag", n=count())
+    counts.query(sink=sink)
+    counts.top_k("top", 3, by="n", per="window_end", identity="tag", expire="window_end").query(sink=sink)
+    return job.build()
+
+
+def options(folder: Path) -> RunOptions:
+    """Epochs have no limit of rows, so that they are cut the same every time."""
+    return RunOptions(str(folder / "job"), interval_s=0.3, checkpoint_interval=8, back_pressure=False, local_root=str(folder))
+
+
+def shown(sink: MemorySink) -> dict[str, pl.DataFrame]:
+    return {query: sink.table(query, epoch=True).sort(pl.all()) for query in ("counts", "top")}
+
+
+def test_moves_and_a_drain_on_a_real_cluster_change_no_output(tmp_path: Path) -> None:
+    """Shipments between executors, two ways to move, and a node that leaves without being missed."""
+    calm, sink, events = MemorySink(), MemorySink(), list[Event]()
+    run_until_done(Engine(topology(calm), InlineRunner(2), options(tmp_path / "calm")), until_idle=True, drain=True)
+    answers: list[Answer] = []
+    telemetry = TelemetryLog()
+    telemetry.listeners.append(events.append)
+    with EmbeddedCluster(3) as cluster, cluster_runner(cluster, "moving") as runner:
+        engine = Engine(topology(sink), runner, options(tmp_path / "moved"), telemetry)
+
+        def ask() -> None:
+            wait_until(lambda: engine.is_started and engine.facts.head >= 3, "the first epochs", 300)
+            store = DurableStore(engine.store.url)
+            answers.extend(carried_out(store, engine.journal.generation, wish, 300) for wish in ASKS)
+            cluster.kill("node-1")
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        run_until_done(engine, until_idle=True, drain=True)
+        asking.join(300)
+    assert [answer.verdict for answer in answers] == [Verdict.DONE] * 3, answers
+    assert_same(shown(sink), shown(calm), "after moves and a drain")
+    moved = [event for event in events if isinstance(event, MoveEnded)]
+    assert len(moved) >= 2 and all(not event.failure for event in moved)
+    started = next(index for index, event in enumerate(events) if isinstance(event, EpochFinished))
+    assert not any(isinstance(event, CatchUpFinished) for event in events[started:]), "a drained node that goes is no failure"
+    lost = [event for event in events if isinstance(event, NodeLost)]
+    assert not lost or [event.partitions for event in lost] == [0]
+    for event in moved:
+        print(
+            f"{event.moved} partitions in {event.took_s:.2f} s, pause {event.pause_s * 1000:.1f} ms, {event.shipped_bytes} bytes"
+        )

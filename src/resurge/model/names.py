@@ -1,6 +1,7 @@
 """Identifiers: what a thing may be called, and the types of numbers that must not be mixed up."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple, NewType
 
 from resurge.errors import TopologyError
@@ -29,10 +30,16 @@ class Partition(NamedTuple):
         >>> Partition.parse("counts/3") == Partition("counts", KeyGroup(3))
         True
         """
-        operator, _, group = name.rpartition("/")
-        if not operator or not group.isdecimal():
-            raise TopologyError(f"a partition is called {name!r}; expected an operator and a key group, such as 'counts/3'")
-        return cls(operator, KeyGroup(int(group)))
+        return _parsed(name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(name: str) -> Partition:
+    """Every epoch reports by name what each partition cost."""
+    operator, _, group = name.rpartition("/")
+    if not operator or not group.isdecimal():
+        raise TopologyError(f"a partition is called {name!r}; expected an operator and a key group, such as 'counts/3'")
+    return Partition(operator, KeyGroup(int(group)))
 
 
 def query_partition(query: str, key_group: int) -> str:

@@ -287,6 +287,9 @@ def advanced(facts: Facts, cursors: Mapping[Partition, int]) -> Facts:
 
 
 def _joined(facts: Facts) -> Facts:
+    # Most of the time nobody is on the way: then the graph need not be gone through.
+    if not any(known.phase is Phase.CATCHING_UP for known in facts.standing.values()):
+        return replace(facts, revision=facts.revision + 1)
     standing = dict(facts.standing)
     for partition, upstream in facts.graph.upstream.items():
         known = standing[partition]
@@ -300,10 +303,17 @@ def epoch_done(facts: Facts, epoch: int) -> Facts:
     """The live partitions have taken one more epoch."""
     if epoch != facts.head + 1:
         raise ProtocolError(f"epoch {epoch} cannot follow epoch {facts.head}; expected epoch {facts.head + 1}")
-    standing = {
-        partition: replace(known, cursor=epoch, shown=max(epoch, known.shown)) if known.phase is Phase.LIVE else known
-        for partition, known in facts.standing.items()
-    }
+    standing: dict[Partition, Standing] = {}
+    # Partitions of a node mostly stand alike: one value serves them all.
+    alike: dict[tuple[NodeId | None, int], Standing] = {}
+    for partition, known in facts.standing.items():
+        if known.phase is Phase.LIVE:
+            after = alike.get((known.node, known.shown))
+            if after is None:
+                after = alike[known.node, known.shown] = replace(known, cursor=epoch, shown=max(epoch, known.shown))
+            standing[partition] = after
+        else:
+            standing[partition] = known
     return _joined(replace(facts, standing=standing, revision=facts.revision + 1, head=epoch))
 
 

@@ -126,11 +126,15 @@ def arriving_work(ship: Shipment, task: Task | None, versions: Versions) -> Part
 
 def cohorts(partitions: Iterable[PartitionWork], checkpoints: Checkpoints) -> list[CohortWork]:
     """The partitions of a slot by operator, those together that have the same state file and take the same epochs."""
-    found: dict[PartitionWork, list[int]] = {}
+    found: dict[tuple[object, ...], tuple[PartitionWork, list[int]]] = {}
     for item in partitions:
-        found.setdefault(item._replace(key_group=0), []).append(item.key_group)
+        # All but the key group; asked for every partition in every epoch.
+        alike = (item.operator, item[2:])
+        if alike not in found:
+            found[alike] = item, []
+        found[alike][1].append(item.key_group)
     made = []
-    for item, groups in found.items():
+    for item, groups in found.values():
         mine = sorted(groups)
         is_restored = item.segment is None and item.origin is None and item.cursor > 0
         saved = _saved(item, mine, checkpoints) if is_restored else None

@@ -57,9 +57,11 @@ class Emitted:
 
     def measured(self, now_s: float, facts: Facts, buffered_bytes: int = 0) -> tuple["Emitted", list[events.Event]]:
         """The load of operators and nodes, when something has moved or some seconds have passed."""
-        placed = tuple((known.phase.value, known.node) for known in facts.standing.values())
         since_s = now_s - self.load_s
-        if since_s < LOAD_AT_MOST_EVERY_S or (since_s < LOAD_AT_LEAST_EVERY_S and placed == self.loaded):
+        if since_s < LOAD_AT_MOST_EVERY_S:
+            return self, []
+        placed = tuple((known.phase.value, known.node) for known in facts.standing.values())
+        if since_s < LOAD_AT_LEAST_EVERY_S and placed == self.loaded:
             return self, []
         return replace(self, load_s=now_s, loaded=placed), [load(now_s, facts, buffered_bytes)]
 

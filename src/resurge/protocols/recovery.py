@@ -5,7 +5,6 @@ up, but something upstream is not live: it keeps its state and cursor. A DOWN on
 node and state (its own, or that of its newest checkpoint) and takes past epochs until its cursor meets the head.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -133,7 +132,9 @@ class Facts:
 
     @cached_property
     def _counts(self) -> Mapping[Phase, int]:
-        return Counter(standing.phase for standing in self.standing.values())
+        # Compared and not hashed, because the hash of an enum's member is computed in Python.
+        phases = [standing.phase for standing in self.standing.values()]
+        return {phase: phases.count(phase) for phase in Phase}
 
     @cached_property
     def live(self) -> frozenset[Partition]:

@@ -28,7 +28,7 @@ def _refused(state: JobState, job: Job) -> str:
     missing = sorted(job.nodes - state.facts.capacity.keys())
     if missing or not job.nodes:
         return f"it needs {', '.join(missing) or 'nodes, and has none'}; expected nodes that are up"
-    mine = _written(job)
+    mine = _written(job) if state.jobs else set()
     for attempt, flight in state.jobs.items():
         both = mine & _written(flight.job)
         if both:

@@ -35,7 +35,7 @@ everything: lint types imports all-tests
 
 # All tests in one go; what needs a server or a browser that cannot be had is skipped by name.
 all-tests: setup equipment
-	@$(BIN)/python -m pytest $(PARALLEL) --dist loadgroup -rs tests; status=$$?; bash scripts/services.sh stop; exit $$status
+	@$(BIN)/python -m pytest $(PARALLEL) -rs tests; status=$$?; bash scripts/services.sh stop; exit $$status
 
 # A Kafka broker, PostgreSQL and Chromium for the tests, while the dependencies are installed.
 equipment: java
@@ -64,7 +64,7 @@ pure: setup
 
 # Tests on real Spark processes.
 spark-tests: setup
-	@$(BIN)/python -m pytest $(PARALLEL) --dist loadfile tests/spark
+	@$(BIN)/python -m pytest $(PARALLEL) tests/spark
 
 # Tests against a real Kafka broker and a real PostgreSQL, which are started and stopped; skipped by name where they cannot be had.
 service-tests: setup

@@ -4,15 +4,17 @@ import os
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 TESTS = Path(__file__).parent
-# The longest first, so that short ones fill the end. A file of Spark tests shares a session or a cluster; tests of servers
-# kill and restart them, and tests of the dashboard share a browser.
-TOGETHER = {"spark": "file", "services": "folder", "browser": "folder"}
+# The longest first, so that short ones fill the end.
+LONG = ("spark", "services", "browser")
 LONGEST = "test_chaos"
+# Tests of servers kill and restart them, and tests of the dashboard share a browser: these folders stay together.
+SHARED = ("tests/services/", "tests/browser/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,17 +24,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--schedules", type=int, default=1000, help="how many failure schedules are simulated")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say to pytest-xdist (--dist loadgroup) what is to run in one process, and begin with what takes long."""
-    ranks = list(TOGETHER)
+    """Begin with what takes long."""
 
     def rank(item: pytest.Item) -> tuple[int, bool]:
         folder = item.path.relative_to(TESTS).parts[0]
-        return (ranks.index(folder) if folder in ranks else len(ranks), item.path.stem != LONGEST)
+        return (LONG.index(folder) if folder in LONG else len(LONG), item.path.stem != LONGEST)
 
     items.sort(key=rank)
-    for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        if folder in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem if TOGETHER[folder] == "file" else folder))
+
+
+class Together(LoadScopeScheduling):  # type: ignore[misc]
+    """Sends the tests of a file, which share what they start, to one process, and those of a shared folder too."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in SHARED if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """Which tests run side by side."""
+    return Together(config, log)

@@ -22,7 +22,7 @@ def page() -> str:
         "Drawn from the table in `src/resurge/protocols/recovery.py` by `scripts/draw_recovery_diagram.py`; do not edit.\n\n"
         f"```mermaid\n{diagram()}\n```\n\n"
         "Every event that has no arrow is refused, with a message that names the phase and the events it accepts. A job begins\n"
-        "with every partition down at the last global checkpoint: a start, a restart and a lost node are one mechanism.\n"
+        "with every partition down at its newest checkpoint: a start, a restart and a lost node are one mechanism.\n"
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from resurge.api.builder import TopologyBuilder
 from resurge.connectors.sinks import MemorySink
+from resurge.errors import JobError
 from resurge.model.names import NodeId
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
@@ -75,14 +76,19 @@ class Job:
         parity.query("parities", sink=self.sink)
         return job.build()
 
-    def run(self, runner: InlineRunner, crash_at: int | None = None) -> int:
+    def run(self, runner: InlineRunner, crash_at: int | None = None, most_epochs_kept: int | None = None) -> int:
         """Run the job, ending it abruptly at a gap between two durable writes; how many were passed."""
         faults = CrashingFaults(crash_at)
         if isinstance(runner, AwayRunner):
             runner.faults = faults
         self.monkeypatch.setattr(Faults, "from_environment", classmethod(lambda cls: faults))
         options = RunOptions(
-            str(self.folder / "job"), interval_s=0, checkpoint_interval=1, local_root=str(self.folder), strategy="blocking"
+            str(self.folder / "job"),
+            interval_s=0,
+            checkpoint_interval=1,
+            local_root=str(self.folder),
+            strategy="blocking",
+            most_epochs_kept=most_epochs_kept,
         )
         run_until_done(Engine(self.topology(), runner, options), until_idle=True)
         return faults.passed
@@ -131,6 +137,17 @@ def test_what_was_kept_for_the_absent_is_dropped_when_they_are_back(tmp_path: Pa
     assert not job.partial()
     assert len(list((job.folder / "job" / "checkpoints").glob("*.json"))) == 2
     assert not open_job(str(job.folder / "job")).absent
+
+
+def test_a_job_ends_and_says_why_when_more_is_kept_for_the_absent_than_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nodes for all of them the next run goes on, whatever is kept."""
+    job = Job(tmp_path / "limited", monkeypatch)
+    with pytest.raises(JobError, match=r"4 partitions are down \(totals/2, .*\), and the input of 2 epochs is kept for them"):
+        job.run(AwayRunner(is_crashing=True), most_epochs_kept=1)
+    job.run(InlineRunner(2), most_epochs_kept=1)
+    assert_same_output(job.shown(), undisturbed(tmp_path, monkeypatch))
 
 
 @pytest.mark.parametrize("share", range(SHARES))

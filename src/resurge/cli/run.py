@@ -91,6 +91,10 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     balance: Annotated[
         str, typer.Option(metavar="auto|off", help="Whether key groups move by themselves when load is uneven.")
     ] = "off",
+    most_epochs_kept: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="End if more input than N epochs is kept for partitions that find no node."),
+    ] = None,
     local_store: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Where nodes keep state while they run; shared memory if there is enough, else /tmp."),
@@ -157,6 +161,7 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> Non
         max_rows_per_epoch=chosen["max_rows"],
         strategy=chosen["strategy"],
         balance=chosen["balance"],
+        most_epochs_kept=chosen["most_epochs_kept"],
         local_root=chosen["local_store"] or default_local_root(),
         local_limit_bytes=None if chosen["local_store_limit"] is None else size_bytes(chosen["local_store_limit"]),
     )

@@ -16,7 +16,7 @@ from resurge.coordinator.commands import (
 )
 from resurge.coordinator.inputs import JobResult
 from resurge.coordinator.measuring import measured
-from resurge.coordinator.policies import catch_up, migration
+from resurge.coordinator.policies import catch_up, checkpoint, migration
 from resurge.coordinator.state import Activity, InFlight, JobState, Pending, Publication, Saving, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import Partition
@@ -111,7 +111,8 @@ def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_
     publication = Publication(result, now_s - pending.since_s, arrivals_s, epoch=epoch, arrival_s=pending.arrival_s)
     state, number = state.numbered(publication)
     state = state.sending(Publish(number, job.attempt, epoch, epoch))
-    return _rested(_measured(state, flight, result, took_s), flight, result, pending)
+    state = _rested(_measured(state, flight, result, took_s), flight, result, pending)
+    return replace(state, failure=checkpoint.over_limit(state))
 
 
 def _measured(state: JobState, flight: InFlight, result: JobResult, took_s: float) -> JobState:

@@ -24,7 +24,7 @@ class Settings:
 
     `is_concurrent` says whether several jobs can run at a time; `idle_s` is how long to wait before sources that had nothing
     are asked again; `saves_partially` says whether checkpoints are made while some partitions are not live, `balances` whether
-    load is evened out without being asked for.
+    load is evened out without being asked for; `most_epochs_kept` is how many epochs of input are kept for partitions that are down.
     """
 
     interval_s: float = 1.0
@@ -38,6 +38,7 @@ class Settings:
     idle_s: float = 0.1
     saves_partially: bool = False
     balances: bool = False
+    most_epochs_kept: int | None = None
 
 
 @dataclass(frozen=True)

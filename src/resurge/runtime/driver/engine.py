@@ -173,6 +173,7 @@ class Engine:
             POLL_S,
             saves_partially=True,
             balances=options.balance == "auto",
+            most_epochs_kept=options.most_epochs_kept,
         )
         strategy = Strategy(options.strategy, correlated_from=options.correlated_from, overfills_at_last=True)
         return first_state(settings, self._description(found), strategy, self.graph, self.membership.first(), known)

@@ -23,6 +23,9 @@ class RunOptions:
 
     The driver's inputs are recorded in `input_log`, if one is named, so that its decisions can be replayed.
 
+    A partition that is down needs all input since its newest checkpoint. With `most_epochs_kept`, a job ends, and says why, when that
+    is more than so many epochs and there is no node for the partition; without, it is kept for as long as it takes.
+
     With `balance` "auto", key groups move to other nodes by themselves when load is uneven; with "off" only when asked.
 
     Nodes keep their local store below `local_root`, up to `local_limit_bytes` each; what is more goes to the folder that Spark
@@ -45,6 +48,7 @@ class RunOptions:
     local_root: str = field(default_factory=default_local_root)
     local_limit_bytes: int | None = None
     input_log: Path | None = None
+    most_epochs_kept: int | None = None
 
     def __post_init__(self) -> None:
         # Executors have another working directory.
@@ -65,6 +69,8 @@ class RunOptions:
             )
         if self.local_limit_bytes is not None and self.local_limit_bytes < 0:
             raise JobError(f"the local store's limit is {self.local_limit_bytes} bytes; expected 0 (all on disk) or more")
+        if self.most_epochs_kept is not None and self.most_epochs_kept < 1:
+            raise JobError(f"most_epochs_kept is {self.most_epochs_kept}; expected at least 1, or None for no limit")
         if self.checkpoints_kept < 1:
             raise JobError(f"checkpoints_kept is {self.checkpoints_kept}; expected at least 1")
 

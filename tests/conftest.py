@@ -43,5 +43,6 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """Which tests run side by side."""
+    """Which tests run side by side, in the order of the collection."""
+    config.option.loadscopereorder = False
     return Together(config, log)

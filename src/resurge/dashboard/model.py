@@ -33,6 +33,7 @@ class QueryState:
     usual: deque[float] = field(default_factory=lambda: deque(maxlen=USUAL_LATENCIES))
     outages: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=OUTAGES_KEPT))
     down_since_s: float | None = None
+    down_after: int = 0
 
     @property
     def latency_s(self) -> float | None:
@@ -64,10 +65,11 @@ class QueryState:
             return Health.SLOW if (self.relative_latency or 0) > AVAILABLE_BELOW else Health.LIVE
         return Health.DOWN if len(self.down) >= key_groups else Health.PARTLY
 
-    def went(self, partitions: Iterable[str], at_s: float) -> None:
-        """Query partitions stopped producing."""
+    def went(self, partitions: Iterable[str], at_s: float, epoch: int) -> None:
+        """Query partitions stopped producing after an epoch, which may be shown a moment later."""
         if not self.down:
             self.down_since_s = at_s
+        self.down_after = epoch
         self.down.update(partitions)
         self.is_planned = False
 
@@ -179,7 +181,9 @@ class JobState:
             # A driver that goes on restores everything: nothing is live until it is told to be back.
             since_s = self.last_s if was_running and self.last_s else event.at_s
             for query in self.queries.values():
-                query.went((query_partition(query.name, group) for group in range(event.key_groups)), since_s)
+                query.went(
+                    (query_partition(query.name, group) for group in range(event.key_groups)), since_s, event.resumed_epoch
+                )
             self._recovering(since_s, "the driver started again").restarted_s = event.at_s
             self._note_down()
 
@@ -203,7 +207,7 @@ class JobState:
         for query, rows in event.query_rows.items():
             # A log that was cut at its beginning does not tell priorities.
             self.queries.setdefault(query, QueryState(query, 1)).rows += rows
-        shown = [value for query, value in event.latency_s.items() if self._shown(query, event.at_s, value)]
+        shown = [value for query, value in event.latency_s.items() if self._shown(query, event, value)]
         self.lost, self.killed_s = [], None
         found = self.series.at(event.at_s)
         since_s = max(event.at_s - self.epoch_at_s, event.took_s) if self.epoch_at_s else event.took_s
@@ -217,13 +221,14 @@ class JobState:
             found.latency_max_s = max(found.latency_max_s or 0.0, *shown)
         self._note_back(event.at_s)
 
-    def _shown(self, name: str, at_s: float, latency_s: float) -> bool:
-        """A query showed an epoch in full, so that all of it is live."""
+    def _shown(self, name: str, event: events.EpochFinished, latency_s: float) -> bool:
+        """A query showed an epoch in full; if it is one after it went down, all of it is live."""
         query = self.queries.get(name)
         if query is None:
             return False
-        query.came(None, at_s)
-        query.latencies.append((at_s, latency_s))
+        if event.epoch > query.down_after:
+            query.came(None, event.at_s)
+        query.latencies.append((event.at_s, latency_s))
         if self.recovery is None or self.recovery.ended_s is not None:
             query.usual.append(latency_s)
         return True
@@ -282,7 +287,7 @@ class JobState:
                 grouped.setdefault(query_of(name), []).append(name)
         for query, parts in down.items():
             if query in self.queries:
-                self.queries[query].went(parts, event.at_s)
+                self.queries[query].went(parts, event.at_s, event.epoch)
         for query, parts in back.items():
             if query in self.queries:
                 self.queries[query].came(parts, event.at_s)

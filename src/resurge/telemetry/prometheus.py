@@ -24,6 +24,7 @@ class PrometheusMetrics:
         self.registry = client.CollectorRegistry()
         self._key_groups = 1
         self._down: dict[str, set[str]] = {}
+        self._down_after = 0
         self._nodes: set[str] = set()
         self._suspected: set[str] = set()
         self._names: dict[str, str] = {}
@@ -133,7 +134,8 @@ class PrometheusMetrics:
             self.output_rows.labels(query).inc(rows)
         for query, seconds in event.latency_s.items():
             self._shown(query, seconds)
-            self._down[query] = set()
+            if event.epoch > self._down_after:
+                self._down[query] = set()
         self._tell_queries()
 
     def _catch_up_finished(self, event: events.CatchUpFinished) -> None:
@@ -201,6 +203,9 @@ class PrometheusMetrics:
         self.recovery_plans.inc()
 
     def _queries_changed(self, event: events.QueriesChanged) -> None:
+        if event.down:
+            # What was committed before is shown a moment later, and says nothing of who is live.
+            self._down_after = event.epoch
         for name in event.down:
             self._down.get(query_of(name), set()).add(name)
         for name in event.back:

@@ -283,3 +283,15 @@ def test_moves_are_told_with_who_asked_and_what_goes_where():
     assert incident_view(job, begun.id)["table"] == [["partition", "from", "to"], ["count/3", "node-1", "node-2"]]
     assert any("drain node-1" in line for line in begun.why)
     assert ended.text == "1 partition moved in 1 s, with a pause of 50 ms"
+
+
+def test_an_epoch_that_is_shown_after_its_nodes_were_lost_brings_nobody_back():
+    """It was committed before; the recovery goes on until a later epoch is shown, or the driver says who is back."""
+    down = [f"{query}/{group}" for query in ("busy", "quiet") for group in range(8)]
+    lost = [events.NodeLost(START_S + 6, "driver", 4, False), events.QueriesChanged(START_S + 6, 6, down, [])]
+    told = [*list(steady_run(5))[:-1], *lost, epoch(6, START_S + 6.1)]
+    job = folded(told)
+    assert now(job)["queries"]["status"] == ["down", "down"]
+    assert not now(job)["recovery"]["is_over"]
+    job.take(epoch(7, START_S + 8))
+    assert now(job)["recovery"]["took_s"] == pytest.approx(2)

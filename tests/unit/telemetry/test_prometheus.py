@@ -193,3 +193,11 @@ def test_moves_are_counted():
     found = scraped(started(), *(events.MoveEnded(START_S, "", moved, 1.0, 0.25) for moved in (2, 3)))
     assert value(found, "resurge_moved_partitions_total") == 5
     assert value(found, "resurge_move_pause_seconds_total") == 0.5
+
+
+def test_an_epoch_that_is_shown_after_its_nodes_were_lost_brings_nobody_back():
+    """It was committed before."""
+    down = events.QueriesChanged(START_S + 6, 6, ["busy/0", "quiet/0"], [])
+    told = [*list(steady_run(5))[:-1], down, epoch(6)]
+    assert value(scraped(*told), "resurge_queries_live") == 0
+    assert value(scraped(*told, epoch(7)), "resurge_queries_live") == 2

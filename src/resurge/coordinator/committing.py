@@ -174,4 +174,4 @@ def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:
     arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > first}
     # What those that are not live were sent is kept for them.
     buffers = Buffers() if is_whole else state.buffers
-    return replace(state, facts=after, buffers=buffers, arrivals_s=arrivals_s)
+    return replace(state, facts=after, buffers=buffers, arrivals_s=arrivals_s, absent=absent)

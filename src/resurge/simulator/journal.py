@@ -102,6 +102,7 @@ class Journal:
 
     def _checkpoint(self, record: CheckpointCommit, partitions: frozenset[Partition]) -> None:
         """Epochs before the oldest checkpoint in use are never run again; all output so far has been published."""
+        self.absent = frozenset(record.absent)
         self.cuts = self.cuts.with_cut(Cut(record.epoch, partitions - frozenset(record.absent)))
         for old in [number for number in self.planned if number <= self.cuts.first]:
             self.reached_s = self.planned.pop(old).end_s

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from resurge.coordinator.commands import Append, Cancel, Command, Discard, EpochCommit, Plan, Poll, Publish, Run
+from resurge.coordinator.commands import Append, Cancel, CheckpointCommit, Command, Discard, EpochCommit, Plan, Poll, Publish, Run
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import (
     ENGINE_FAILED,
     CommandFailed,
+    Done,
     Failure,
     Input,
     InputReady,
@@ -19,6 +20,7 @@ from resurge.coordinator.inputs import (
     Planned,
     Requested,
     RunEpochs,
+    SaveAll,
     Start,
 )
 from resurge.coordinator.scheduling import Strategy, answered
@@ -73,6 +75,22 @@ def test_an_epoch_is_logged_before_it_runs_and_committed_before_it_is_published(
     publish = next(n for n, command in enumerate(sent) if isinstance(command, Publish))
     assert commit < publish
     assert state.facts.head == 1
+
+
+def test_who_is_absent_is_as_the_newest_record_has_it() -> None:
+    """Also a checkpoint's: a commit after it that says nothing means those who are not in the checkpoint."""
+    state, run = running()
+    everyone = tuple(state.facts.graph.upstream)
+    state = replace(state, settings=replace(state.settings, saves_partially=True))
+    state, sent = told(state, Requested(RunEpochs(1)), JobEnded(run.job.attempt, JobResult(published_epochs=[1], rows_read=1)))
+    assert next(c.record.absent for c in sent if isinstance(c, Append) and isinstance(c.record, EpochCommit)) == ()
+    for number in sorted(state.open_commands):
+        state, _ = told(state, Done(number))
+    state, sent = told(replace(state, absent=everyone[:1]), Requested(SaveAll()))
+    [saving] = [command.job.attempt for command in sent if isinstance(command, Run)]
+    state, sent = told(state, JobEnded(saving, JobResult()))
+    assert CheckpointCommit(1) in [command.record for command in sent if isinstance(command, Append)]
+    assert state.absent == ()
 
 
 def test_a_loss_voids_the_job_at_once_and_the_epoch_is_tried_again_under_another_name() -> None:

@@ -91,6 +91,10 @@ class NodeStore:
         found.pop(OWNER_FILE, None)
         return found
 
+    def sizes_bytes(self) -> dict[str, int]:
+        """The size of every file."""
+        return {name: size for name, (size, _) in self._present().items()}
+
     def used(self) -> Used:
         """How much room the files take."""
         sizes = self._present().values()

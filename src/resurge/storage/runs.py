@@ -22,6 +22,8 @@ from resurge.storage.frames import from_bytes, to_bytes
 
 HASH = "__hash"
 BLOCK_BYTES = 1 << 18
+LEAST_UNUSED_BYTES = 1 << 20
+"""What a segment must have that nobody uses before it is rewritten: smaller ones are not worth it."""
 _FOOTER_BYTES = 16
 
 
@@ -172,6 +174,26 @@ def save_locally(state: State, writer: SegmentWriter) -> tuple[State, SavedState
     """Write the runs that are not in the local store yet; the state with their places, and its manifest."""
     tables = {name: replace(table, runs=tuple(_placed(run, writer) for run in table.runs)) for name, table in state.items()}
     return tables, {name: SavedTable(table.low, [_saved(run) for run in table.runs]) for name, table in tables.items()}
+
+
+def wasteful_segments(states: Iterable[State], sizes_bytes: Mapping[str, int]) -> frozenset[str]:
+    """The segments of which these states use less than half, where that is worth writing what they use once more."""
+    used_bytes: dict[str, int] = {}
+    for place in {run.local for state in states for table in state.values() for run in table.runs if run.local}:
+        reference = RunRef.decode(place)
+        used_bytes[reference.segment] = used_bytes.get(reference.segment, 0) + reference.length
+    return frozenset(
+        segment for segment, used in used_bytes.items() if sizes_bytes.get(segment, 0) - used > max(used, LEAST_UNUSED_BYTES)
+    )
+
+
+def placed_anew(state: State, segments: Collection[str]) -> State:
+    """The state without its places in these segments, so that it is written once more and they can go."""
+
+    def moved(run: Run) -> Run:
+        return replace(run, local=None) if run.local and RunRef.decode(run.local).segment in segments else run
+
+    return {name: replace(table, runs=tuple(moved(run) for run in table.runs)) for name, table in state.items()}
 
 
 def save_change(change: EpochChange, writer: SegmentWriter) -> tuple[EpochChange, SavedChange]:

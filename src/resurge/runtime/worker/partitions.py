@@ -1,8 +1,10 @@
 """The states of the key groups that a task advances: found in memory, else in the node's store, else in a checkpoint."""
 
+import contextlib
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -29,9 +31,11 @@ from resurge.storage.runs import (
     SavedState,
     SegmentWriter,
     durable_only,
+    placed_anew,
     save_change,
     save_durably,
     save_locally,
+    wasteful_segments,
 )
 
 MOST_JOBS = 2
@@ -188,8 +192,11 @@ class CohortStates:
         if not self.cohorts:
             return
         self.cohorts = _met(self.cohorts)
-        if self.plan.checkpoint:
-            self._save_durably()
+        with self._saved_durably():
+            self._save_locally(report)
+
+    def _save_locally(self, report: SlotReport) -> None:
+        self._leave_wasteful_segments()
         name = paths.local_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot)
         writer = SegmentWriter(name)
         manifest, files = [], {name}
@@ -231,15 +238,29 @@ class CohortStates:
         others = [known for known in self.remembered.get(place, []) if known.key_groups.isdisjoint(mine)]
         self.remembered[place] = [*others, _Cached(mine, segment, cohort.state, cohort.kept)]
 
-    def _save_durably(self) -> None:
-        if self.durable is None:
+    def _leave_wasteful_segments(self) -> None:
+        """Of a segment that is mostly not needed, what is needed goes into the new one; what is kept to be shipped stays."""
+        if any(cohort.kept for cohort in self.cohorts):
+            return
+        wasteful = wasteful_segments([cohort.state for cohort in self.cohorts], self.store.sizes_bytes())
+        for cohort in self.cohorts if wasteful else ():
+            cohort.state = placed_anew(cohort.state, wasteful)
+
+    @contextlib.contextmanager
+    def _saved_durably(self) -> Iterator[None]:
+        """At a checkpoint, write what the durable store lacks while something else is done; it is there at the end."""
+        if self.durable is None or not self.plan.checkpoint:
+            yield
             return
         name = paths.checkpoint_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot)
         writer = SegmentWriter(name)
         for cohort in self.cohorts:
             cohort.state = save_durably(cohort.state, writer, self.total)
-        if writer.size:
-            self.durable.create(name, writer.finish(b""))
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(self.durable.create, name, writer.finish(b"")) if writer.size else None
+            yield
+            if written is not None:
+                written.result()
 
 
 def _met(cohorts: list[Cohort]) -> list[Cohort]:

@@ -120,7 +120,7 @@ def test_a_real_failure_is_explained_with_one_click(recorded, open_page):
     page = open_page(recorded)
     text(page, "#recovery-body").to_contain_text("2 nodes lost")
     text(page, "#figures").to_contain_text("15 of 15")
-    page.locator("#decision-kind").select_option("planned")
+    page.locator("#decision-kind").select_option(label="plans and moves")
     page.locator("#decision-list button").last.click()
     text(page, "#detail").to_be_visible()
     text(page, "#detail-body").to_contain_text("Strategy incremental")

@@ -26,6 +26,7 @@ RETIRED = {
     r"\bTold\b": "Emitted",
     r"\btelling\b|look_after|hasten": "progress_line, track, restore_priority",
     r"\bwhat is behind\b|\bwhat comes back\b": "lagging partitions, recovering queries",
+    r"\bFacts\b|\bfacts\.|\bStanding\b": "RecoveryState, PartitionStatus",
     r"epoch in hand": "current epoch",
     r"takes? for lost|taken for lost": "declared dead",
     r"\bsilence|\bsilent\b|SILEN": "heartbeat time-out, suspected",

@@ -58,7 +58,7 @@ def run_with_failures(make: Callable[[Path], Topology], folder: Path) -> None:
         runner = InlineRunner(nodes={"n0": Member(), "n1": Member(), "n2": Member()})
         engine = Engine(make(folder), runner, options)
         engine.start()
-        while engine.facts.head < until:
+        while engine.recovery.head < until:
             engine.step()
             runner.kill(killed)
         engine.finish_recovery()

@@ -45,7 +45,7 @@ def tried(seeds: range) -> tuple[list[str], Counter[str]]:
         losses[outcome.strategy] += any(isinstance(event, NodeLost) for event in outcome.events)
         if outcome.broken:
             broken.append(described(outcome))
-        elif outcome.facts.is_whole and any(outage.to_s is None for outage in outages(outcome.events)):
+        elif outcome.recovery.all_live and any(outage.to_s is None for outage in outages(outcome.events)):
             broken.append(f"seed {outcome.seed} with {outcome.strategy}: some query was never told to be back")
     return broken, losses
 
@@ -94,11 +94,11 @@ def test_checkpoints_do_not_wait_for_what_is_down() -> None:
     scenario = replace(SCENARIOS["eight-of-ten"], schedule=lost, heals=False, settle_s=20.0)
     outcome = simulate(scenario, 1)
     assert outcome.broken is None
-    facts, interval = outcome.facts, scenario.checkpoint_interval
-    assert facts.live and not facts.is_whole
-    assert facts.cuts.first < 20
-    assert facts.cuts.last > 90
-    assert all(facts.head - facts.restore_point(partition) < interval for partition in facts.live)
+    recovery, interval = outcome.recovery, scenario.checkpoint_interval
+    assert recovery.live and not recovery.all_live
+    assert recovery.cuts.first < 20
+    assert recovery.cuts.last > 90
+    assert all(recovery.head - recovery.restore_point(partition) < interval for partition in recovery.live)
     saved = [event.epoch for event in outcome.events if isinstance(event, CheckpointFinished)]
     assert len([epoch for epoch in saved if epoch > 20]) > 10
 
@@ -112,10 +112,10 @@ def test_what_is_kept_for_the_absent_is_dropped_when_they_are_back() -> None:
     outcome = simulate(scenario, 1)
     assert outcome.broken is None
     assert len(outcome.drivers) == 3
-    away = outcome.drivers[1].first.facts
+    away = outcome.drivers[1].first.recovery
     assert len(away.cuts.kept) > 1 and away.cuts.first < 20 < away.cuts.last
-    assert len({away.standing[partition].cursor for partition in away.graph.upstream}) > 1
-    assert len(outcome.facts.cuts.kept) == 1
+    assert len({away.statuses[partition].cursor for partition in away.graph.upstream}) > 1
+    assert len(outcome.recovery.cuts.kept) == 1
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -124,7 +124,7 @@ def test_named_scenarios_recover(name: str, strategy: str) -> None:
     """The fifteen queries come back from each named disaster, under every strategy."""
     outcome = simulate(SCENARIOS[name], 1, strategy)
     assert outcome.broken is None
-    assert outcome.facts.is_whole
+    assert outcome.recovery.all_live
 
 
 @pytest.mark.parametrize("algorithm", ["best-density", "operator-centric"])

@@ -12,7 +12,7 @@ from resurge.connectors.sinks import MemorySink
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
-from resurge.protocols.recovery import Phase, Standing
+from resurge.protocols.recovery import PartitionStatus, Phase
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
@@ -103,7 +103,7 @@ def changes(events: Sequence[Event], query: str) -> list[str]:
     return [what for event in told for what in ("down", "back") if name in getattr(event, what)]
 
 
-def assert_untouched(query: str, events: Sequence[Event], stood: Mapping[int, Mapping[Partition, Standing]]) -> None:
+def assert_untouched(query: str, events: Sequence[Event], stood: Mapping[int, Mapping[Partition, PartitionStatus]]) -> None:
     """Every epoch was shown in its turn; the partition never went down, moved, was restored or caught up with anything."""
     partition = partition_of(query)
     epochs = [event.epoch for event in events if isinstance(event, EpochFinished) and query in event.latency_s]
@@ -113,12 +113,12 @@ def assert_untouched(query: str, events: Sequence[Event], stood: Mapping[int, Ma
     assert not [event for event in events if isinstance(event, CatchUpFinished) and query in event.latencies_s]
     node = first_placement(events)[query]
     assert {(epoch, all_stood[partition]) for epoch, all_stood in stood.items()} == {
-        (epoch, Standing(Phase.LIVE, node, epoch, epoch)) for epoch in epochs
+        (epoch, PartitionStatus(Phase.LIVE, node, epoch, epoch)) for epoch in epochs
     }, f"{query} was rolled back or moved"
 
 
 def print_ratio(query: str, events: Sequence[Event]) -> None:
-    """The median latency while nodes were missing against the one before, and the worst epoch: facts about a machine, not laws.
+    """The median latency while nodes were missing against the one before, and the worst epoch: figures of a machine, not laws.
 
     The ratio is no like for like. Where nodes share cores, fewer of them with fewer queries are faster, and a job that has just
     started is slower, so it falls below 1. The median does not show the epoch that the kill struck, which is run again.
@@ -136,7 +136,7 @@ def test_queries_that_share_nothing_with_the_lost_nodes_lose_no_epoch(tmp_path: 
     """They show every epoch in order and keep their state, while others are down for want of nodes and come back later."""
     sinks = {name: MemorySink() for name in QUERIES}
     events: list[Event] = []
-    stood: dict[int, Mapping[Partition, Standing]] = {}
+    stood: dict[int, Mapping[Partition, PartitionStatus]] = {}
     telemetry = TelemetryLog()
     with EmbeddedCluster(NODES) as cluster, cluster_runner(cluster, "healthy") as runner:
         engine = Engine(pipelines(sinks), runner, options(tmp_path / "struck"), telemetry)
@@ -144,7 +144,7 @@ def test_queries_that_share_nothing_with_the_lost_nodes_lose_no_epoch(tmp_path: 
         def listen(event: Event) -> None:
             events.append(event)
             if isinstance(event, EpochFinished):
-                stood[event.epoch] = dict(engine.facts.standing)
+                stood[event.epoch] = dict(engine.recovery.statuses)
 
         killed: list[str] = []
 

@@ -64,7 +64,7 @@ def test_moves_and_a_drain_on_a_real_cluster_change_no_output(tmp_path: Path) ->
         engine = Engine(topology(sink), runner, options(tmp_path / "moved"), telemetry)
 
         def ask() -> None:
-            wait_until(lambda: engine.is_started and engine.facts.head >= 3, "the first epochs", 300)
+            wait_until(lambda: engine.is_started and engine.recovery.head >= 3, "the first epochs", 300)
             store = DurableStore(engine.store.url)
             answers.extend(carried_out(store, engine.journal.generation, wish, 300) for wish in ASKS)
             cluster.kill("node-1")

@@ -73,7 +73,7 @@ def undisturbed(folder: Path) -> pl.DataFrame:
 def nodes_seen(engine: Engine) -> int:
     """How many nodes the engine may use when it looks again."""
     engine.observe()
-    return len(engine.facts.capacity)
+    return len(engine.recovery.capacity)
 
 
 def processes_of_executor(cluster: EmbeddedCluster, executor: str) -> list[psutil.Process]:
@@ -151,7 +151,7 @@ def test_a_node_that_hangs_is_lost_by_silence_and_does_no_harm_when_it_wakes_up(
         waited_for = [event for event in events if isinstance(event, NodeSuspected) and event.node == victim]
         assert waited_for, "expected to be told who is waited for"
         assert paused_s[0] < waited_for[-1].at_s < lost[0].at_s
-        assert engine.facts.head == 11
+        assert engine.recovery.head == 11
 
         cluster.resume(VICTIM)
         woken_s = time.time()

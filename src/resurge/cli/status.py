@@ -118,7 +118,7 @@ def _facts(status: dict[str, Any]) -> Any:
 
     age = status["checkpoint_age_s"]
     checkpoint = "none" if status["checkpoint_epoch"] is None else f"epoch {status['checkpoint_epoch']:,}"
-    facts = [
+    recovery = [
         ("topology", status["topology"]),
         ("key groups", str(status["key_groups"])),
         ("generation", str(status["generation"])),
@@ -135,7 +135,7 @@ def _facts(status: dict[str, Any]) -> Any:
     table = Table.grid(padding=(0, 3))
     table.add_column()
     table.add_column(overflow="fold")
-    for name, value in facts:
+    for name, value in recovery:
         table.add_row(Text(name, style="dim"), Text(value))
     return table
 

@@ -35,41 +35,42 @@ from resurge.coordinator.state import Activity, Ended, Goal, JobState, Publicati
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import Balance, Drain, Move
-from resurge.protocols import recovery, retrying
+from resurge.protocols import recovery as transitions
+from resurge.protocols import retrying
 from resurge.protocols.recovery import Phase
 
 
 def nodes_changed(state: JobState, changed: NodesChanged, now_s: float) -> JobState:
     """Nodes that are gone take their partitions down and void their jobs; nodes that are there add capacity."""
     # A node that joins under the name of one that is known has forgotten everything: the known one is lost.
-    again = [node for node in changed.joined if node in state.facts.capacity]
+    again = [node for node in changed.joined if node in state.recovery.capacity]
     state = lost(state, (*changed.lost, *again), now_s)
     if not changed.joined:
         return state
-    before = state.facts
-    facts = recovery.nodes_joined(before, {node: member.capacity for node, member in changed.joined.items()})
+    before = state.recovery
+    recovery = transitions.nodes_joined(before, {node: member.capacity for node, member in changed.joined.items()})
     members = {**state.members, **changed.joined}
     # A blocking recovery waits for as many nodes as there ever were.
-    wanted = max(state.strategy.nodes_wanted, len(facts.capacity))
-    state = replace(state, facts=facts, members=members, strategy=replace(state.strategy, nodes_wanted=wanted))
+    wanted = max(state.strategy.nodes_wanted, len(recovery.capacity))
+    state = replace(state, recovery=recovery, members=members, strategy=replace(state.strategy, nodes_wanted=wanted))
     state = replace(state, lane=replace(state.lane, has_reported_waiting=False))
-    return priced(state.emitting(*state.emitted.changed(now_s, before, state.facts)))
+    return priced(state.emitting(*state.emitted.changed(now_s, before, state.recovery)))
 
 
 def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
     """Partitions of lost nodes are down, jobs that needed them are void."""
-    gone = frozenset(nodes) & frozenset(state.facts.capacity)
+    gone = frozenset(nodes) & frozenset(state.recovery.capacity)
     if not gone:
         return state
-    before = state.facts
-    occupied = {known.node for known in before.standing.values()}
+    before = state.recovery
+    occupied = {known.node for known in before.statuses.values()}
     released = frozenset(node for node in gone & state.draining if node not in occupied)
     state = migration.released(state, released)
-    facts = after_loss(recovery.nodes_left(before, released), gone - released, state.strategy)
-    down = frozenset(facts.of_phase(Phase.DOWN))
+    recovery = after_loss(transitions.nodes_left(before, released), gone - released, state.strategy)
+    down = frozenset(recovery.of_phase(Phase.DOWN))
     state = replace(
         state,
-        facts=facts,
+        recovery=recovery,
         members={node: member for node, member in state.members.items() if node not in gone},
         versions={partition: version for partition, version in state.versions.items() if partition not in down},
         # Those on other nodes are cheap to begin again.
@@ -81,7 +82,7 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
             state = _without(state, attempt).sending(Cancel(attempt))
     state = replace(state, ended=tuple(ended for ended in state.ended if ended.ended.attempt in state.jobs))
     state = migration.after_loss(state, gone, now_s)
-    return priced(state.emitting(*state.emitted.changed(now_s, before, facts)))
+    return priced(state.emitting(*state.emitted.changed(now_s, before, recovery)))
 
 
 def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
@@ -142,14 +143,14 @@ def _failed(state: JobState, failure: Failure, now_s: float) -> JobState:
 
 def asked(state: JobState) -> JobState:
     """Ask the planner what can come back, unless that is known."""
-    facts = state.facts
-    if state.question.number is not None or not facts.capacity or not facts.has_phase(Phase.DOWN, Phase.STALLED):
+    recovery = state.recovery
+    if state.question.number is not None or not recovery.capacity or not recovery.has_phase(Phase.DOWN, Phase.STALLED):
         return state
-    if is_same_question(facts, state.question.unanswerable):
+    if is_same_question(recovery, state.question.unanswerable):
         return state
     number = state.next_number
-    state = replace(state, next_number=number + 1, question=Question(number, facts))
-    return state.sending(Plan(number, facts, state.strategy))
+    state = replace(state, next_number=number + 1, question=Question(number, recovery))
+    return state.sending(Plan(number, recovery, state.strategy))
 
 
 def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
@@ -157,16 +158,16 @@ def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
     question = state.question
     if answer.number != question.number:
         raise ProtocolError(f"answer {answer.number} came; expected an answer to question {question.number}")
-    if not is_same_question(state.facts, question.asked):
+    if not is_same_question(state.recovery, question.asked):
         return replace(state, question=Question())
-    before = state.facts
+    before = state.recovery
     placement = {Partition.parse(name): node for name, node in answer.placement.items()}
-    after = recovery.scheduled(before, placement, answer.queries)
+    after = transitions.scheduled(before, placement, answer.queries)
     if after.revision == before.revision:
         return replace(state, question=Question(unanswerable=before))
-    moved = frozenset(recovery.moved(before, after))
+    moved = frozenset(transitions.moved(before, after))
     versions = {partition: version for partition, version in state.versions.items() if partition not in moved}
-    state = replace(state, facts=after, versions=versions, question=Question())
+    state = replace(state, recovery=after, versions=versions, question=Question())
     events = list(planned_events(now_s, before, after, answer.took_s, state.strategy.name))
     emitted, load = state.emitted.measured(now_s, after, state.buffers.size_bytes)
     return state.emitting(emitted, [*events, *load])

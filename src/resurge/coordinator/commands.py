@@ -11,7 +11,7 @@ from resurge.model.names import NodeId, Partition
 from resurge.model.requests import Answer
 from resurge.model.work import Job
 from resurge.planning.key_group_moves import MoveProblem
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.telemetry.events import Event
 
 
@@ -152,7 +152,7 @@ class Plan:
     """Ask the planner which queries come back and where; ends in `Planned`."""
 
     number: int
-    facts: Facts
+    recovery: RecoveryState
     strategy: Strategy
 
 

@@ -21,10 +21,10 @@ from resurge.coordinator.state import Activity, InFlight, JobState, Pending, Pub
 from resurge.errors import ProtocolError
 from resurge.model.names import Partition
 from resurge.model.work import LAST_EPOCH, Job, Role
-from resurge.protocols import recovery
+from resurge.protocols import recovery as transitions
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.epoch import is_full, observed
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.protocols.step_timing import Progress
 
 
@@ -74,7 +74,7 @@ def _catch_up_committed(
     state: JobState, flight: InFlight, step: CatchUp, result: JobResult, took_s: float, now_s: float
 ) -> JobState:
     """Log and publish what a step made; what has met the head is live."""
-    job, before = flight.job, state.facts
+    job, before = flight.job, state.recovery
     is_joined = job.live_epoch is not None
     if not is_joined:
         asked = catch_up.choice(state)
@@ -82,8 +82,8 @@ def _catch_up_committed(
         state = replace(state, rhythm=replace(state.rhythm, cost=cost))
     cursors, last = step.cursors(), step.epochs[-1]
     below = job.live_epoch if job.live_epoch is not None else LAST_EPOCH
-    after = recovery.advanced(before, cursors)
-    state = replace(state, facts=after, sources_published=max(state.sources_published, last))
+    after = transitions.advanced(before, cursors)
+    state = replace(state, recovery=after, sources_published=max(state.sources_published, last))
     if not state.is_catching_up:
         state = replace(state, shadows={}, rhythm=replace(state.rhythm, progress=Progress()))
     arrivals_s = recorder.arrivals_s(state, before, after)
@@ -98,15 +98,15 @@ def _catch_up_committed(
 
 def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_s: float, now_s: float) -> JobState:
     """Log and publish a live epoch; all that are live have taken it."""
-    job, before, pending = flight.job, state.facts, state.pending
+    job, before, pending = flight.job, state.recovery, state.pending
     assert job.live_epoch is not None and pending is not None
     epoch = job.live_epoch
     absent = _absent(before)
     _check_taken(before, job, epoch)
-    after = recovery.epoch_done(before, epoch)
+    after = transitions.epoch_done(before, epoch)
     is_known = state.settings.saves_partially and absent == state.absent
     state = state.appending(EpochCommit(epoch, job.attempt, None if is_known else absent))
-    state = replace(state, facts=after, pending=None, sources_published=epoch, absent=absent)
+    state = replace(state, recovery=after, pending=None, sources_published=epoch, absent=absent)
     arrivals_s = recorder.arrivals_s(state, before, after)
     publication = Publication(result, now_s - pending.since_s, arrivals_s, epoch=epoch, arrival_s=pending.arrival_s)
     state, number = state.numbered(publication)
@@ -119,7 +119,7 @@ def _measured(state: JobState, flight: InFlight, result: JobResult, took_s: floa
     """Learn what epochs and partitions cost; one that also carried lagging partitions tells little, unless it was too long even so."""
     interval_s, is_usual = state.settings.interval_s, flight.step is None
     if is_usual or took_s > interval_s:
-        pace = observed(state.rhythm.pace, result.rows_read, took_s, interval_s, is_whole=state.facts.is_whole)
+        pace = observed(state.rhythm.pace, result.rows_read, took_s, interval_s, is_whole=state.recovery.all_live)
         state = replace(state, rhythm=replace(state.rhythm, pace=pace))
     return measured(state, result, max(interval_s, took_s)) if is_usual else state
 
@@ -144,34 +144,36 @@ def _sources_published(state: JobState, job: Job) -> JobState:
     return replace(state, sources_published=job.epochs[-1]).sending(Publish(number, job.attempt, job.epochs[0], job.epochs[-1]))
 
 
-def _absent(facts: Facts) -> tuple[Partition, ...]:
+def _absent(recovery: RecoveryState) -> tuple[Partition, ...]:
     """The partitions that are not live."""
-    return () if facts.is_whole else tuple(partition for partition in facts.graph.upstream if partition not in facts.live)
+    return (
+        () if recovery.all_live else tuple(partition for partition in recovery.graph.upstream if partition not in recovery.live)
+    )
 
 
-def _check_taken(facts: Facts, job: Job, epoch: int) -> None:
+def _check_taken(recovery: RecoveryState, job: Job, epoch: int) -> None:
     """Whoever is live takes every epoch: were one counted that was not in the job, its output would be missing for ever."""
     taken = {task.partition for task in job.tasks if task.replica.role is Role.PRIMARY and task.takes(epoch)}
-    if taken != facts.live:
-        other = min(str(partition) for partition in taken ^ facts.live)
-        raise ProtocolError(f"epoch {epoch} was taken by {len(taken)} partitions, but {len(facts.live)} are live, see {other}")
+    if taken != recovery.live:
+        other = min(str(partition) for partition in taken ^ recovery.live)
+        raise ProtocolError(f"epoch {epoch} was taken by {len(taken)} partitions, but {len(recovery.live)} are live, see {other}")
 
 
 def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:
     """Write the manifest and log it, after the output of its epoch; then nothing before the oldest one in use is needed."""
-    facts = state.facts
-    if not facts.is_whole and not (facts.live and state.settings.saves_partially):
+    recovery = state.recovery
+    if not recovery.all_live and not (recovery.live and state.settings.saves_partially):
         return state
-    epoch, absent = facts.head, _absent(facts)
-    after = recovery.checkpointed(facts, epoch)
+    epoch, absent = recovery.head, _absent(recovery)
+    after = transitions.checkpointed(recovery, epoch)
     first, is_whole = after.cuts.first, not absent
     state, number = state.numbered()
     state = state.sending(WriteManifest(number, epoch, job.attempt, absent))
-    saving = Saving(epoch, now_s, is_whole and facts.is_buffering, len(absent), first if absent else None)
+    saving = Saving(epoch, now_s, is_whole and recovery.is_buffering, len(absent), first if absent else None)
     state = state.appending(CheckpointCommit(epoch, absent), saving)
     state, number = state.numbered()
     state = state.sending(Forget(number, epoch, first, is_whole))
     arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > first}
     # What those that are not live were sent is kept for them.
     buffers = Buffers() if is_whole else state.buffers
-    return replace(state, facts=after, buffers=buffers, arrivals_s=arrivals_s, absent=absent)
+    return replace(state, recovery=after, buffers=buffers, arrivals_s=arrivals_s, absent=absent)

@@ -13,9 +13,16 @@ from resurge.protocols.recovery import Phase
 
 def mark(state: JobState) -> int:
     """A number that differs between states that went different ways; cheap enough to be taken after every input."""
-    facts, lane = state.facts, state.lane
-    counts = (facts.head, facts.checkpoint, facts.revision, state.next_number, state.next_attempt, len(state.open_commands))
-    where = (state.goal.activity.name, lane.turn.name, lane.foreground, sorted(state.jobs), sorted(facts.capacity))
+    recovery, lane = state.recovery, state.lane
+    counts = (
+        recovery.head,
+        recovery.checkpoint,
+        recovery.revision,
+        state.next_number,
+        state.next_attempt,
+        len(state.open_commands),
+    )
+    where = (state.goal.activity.name, lane.turn.name, lane.foreground, sorted(state.jobs), sorted(recovery.capacity))
     return zlib.crc32(repr((counts, where, state.failure is not None)).encode())
 
 
@@ -100,7 +107,7 @@ def _outcome(event: told.JobEnded) -> str:
 
 def why(state: JobState, now_s: float) -> str:
     """What the driver waits for after an input, and where its partitions stand."""
-    return f"{waits_for(state, now_s)} | {standing(state)}"
+    return f"{waits_for(state, now_s)} | {statuses(state)}"
 
 
 def waits_for(state: JobState, now_s: float) -> str:
@@ -116,7 +123,7 @@ def waits_for(state: JobState, now_s: float) -> str:
         return "waits for the sources"
     if state.goal.activity is Activity.READY:
         return "waits for a wish" if not state.open_commands else "waits for answers"
-    if not state.facts.capacity:
+    if not state.recovery.capacity:
         return "waits for a node"
     if now_s < lane.not_before_s:
         return f"pauses {lane.not_before_s - now_s:.2f} s after a failure"
@@ -127,11 +134,11 @@ def waits_for(state: JobState, now_s: float) -> str:
     return str(state.goal.activity.value)
 
 
-def standing(state: JobState) -> str:
+def statuses(state: JobState) -> str:
     """Where partitions stand, in one line."""
-    facts = state.facts
-    phases = [f"{len(found)} {phase.value}" for phase in Phase if (found := facts.of_phase(phase))]
+    recovery = state.recovery
+    phases = [f"{len(found)} {phase.value}" for phase in Phase if (found := recovery.of_phase(phase))]
     background = [flight.job.attempt for flight in state.background]
     beside = [f"beside {', '.join(sorted(background))}"] if background else []
-    buffering = ["buffering"] if facts.is_buffering else []
-    return ", ".join([f"head {facts.head}", f"checkpoint {facts.checkpoint}", *phases, *beside, *buffering])
+    buffering = ["buffering"] if recovery.is_buffering else []
+    return ", ".join([f"head {recovery.head}", f"checkpoint {recovery.checkpoint}", *phases, *beside, *buffering])

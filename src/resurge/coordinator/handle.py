@@ -76,7 +76,7 @@ def _moved(state: JobState, now_s: float) -> JobState:
         return absorbing.collected(replace(state, ended=tuple(others)), first, now_s)
     if state.goal.activity is Activity.READY:
         return state
-    if not state.facts.capacity:
+    if not state.recovery.capacity:
         return _without_nodes(state, now_s)
     if now_s < lane.not_before_s or (lane.awaited and now_s < lane.awaited_until_s):
         return state
@@ -104,9 +104,9 @@ def _without_nodes(state: JobState, now_s: float) -> JobState:
 
 def _start(state: JobState, now_s: float) -> JobState:
     """Catch up until something is live; then the logged epoch that was not committed."""
-    if state.is_catching_up and not state.facts.live:
+    if state.is_catching_up and not state.recovery.live:
         return _catch_up(state, now_s)
-    if state.facts.graph.has_source_queries and state.sources_published < state.facts.head:
+    if state.recovery.graph.has_source_queries and state.sources_published < state.recovery.head:
         state, attempt = state.new_attempt()
         return submitted(state, now_s, source_job(state, attempt, state.sources_published + 1), is_foreground=True)
     if state.pending is not None:
@@ -115,7 +115,7 @@ def _start(state: JobState, now_s: float) -> JobState:
 
 
 def _catch_up(state: JobState, now_s: float) -> JobState:
-    if state.lane.considered == state.facts.revision:
+    if state.lane.considered == state.recovery.revision:
         return state
     return catch_up.stepped(state, now_s, None)
 
@@ -131,7 +131,7 @@ def _run(state: JobState, now_s: float) -> JobState:
 def _recover(state: JobState, now_s: float) -> JobState:
     """Until everything is live; then, if that was wished, an epoch that closes all windows."""
     goal = state.goal
-    if state.facts.is_whole or goal.is_stopping:
+    if state.recovery.all_live or goal.is_stopping:
         if goal.drains and not goal.is_stopping:
             lane = replace(state.lane, turn=Turn.DUE, began_s=now_s)
             return replace(state, goal=replace(goal, activity=Activity.DRAINING), lane=lane)
@@ -181,7 +181,7 @@ def _wake_s(state: JobState, now_s: float) -> float | None:
     lane = state.lane
     if state.failure is not None or lane.foreground is not None or lane.turn is Turn.POLLING:
         return None
-    if state.goal.activity is Activity.READY or not state.facts.capacity or state.question.number is not None:
+    if state.goal.activity is Activity.READY or not state.recovery.capacity or state.question.number is not None:
         return None
     times_s = [lane.not_before_s]
     if lane.awaited:
@@ -189,7 +189,7 @@ def _wake_s(state: JobState, now_s: float) -> float | None:
     elif state.goal.activity is Activity.RUNNING and lane.turn is Turn.RESTING:
         due_s = lane.began_s + lane.rest_s
         times_s.append(due_s)
-        if state.is_catching_up and lane.hurried != state.facts.revision:
+        if state.is_catching_up and lane.hurried != state.recovery.revision:
             times_s.append(due_s - catch_up.early_s(state))
     later = [at_s for at_s in times_s if now_s < at_s < float("inf")]
     return min(later, default=None)

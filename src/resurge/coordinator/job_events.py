@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from resurge.model.names import NodeId, Partition, query_of
 from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator
-from resurge.protocols.recovery import Facts, Graph, Phase
+from resurge.protocols.recovery import Graph, Phase, RecoveryState
 from resurge.telemetry import events
 
 LOAD_AT_LEAST_EVERY_S = 5.0
@@ -28,11 +28,11 @@ class Emitted:
         """A driver began: of a new job nobody is waiting for a query yet, else all that run are back."""
         return cls(None if is_new else frozenset())
 
-    def changed(self, now_s: float, before: Facts, after: Facts) -> tuple["Emitted", list[events.Event]]:
+    def changed(self, now_s: float, before: RecoveryState, after: RecoveryState) -> tuple["Emitted", list[events.Event]]:
         """Nodes that went and came, buffering switched, queries that went down."""
         found: list[events.Event] = []
         for node in sorted(set(before.capacity) - set(after.capacity)):
-            count = sum(known.node == node for known in before.standing.values())
+            count = sum(known.node == node for known in before.statuses.values())
             found.append(events.NodeLost(now_s, node, count, after.is_buffering))
         for node in sorted(set(after.capacity) - set(before.capacity)):
             found.append(events.NodeJoined(now_s, node, round(after.capacity[node], 4)))
@@ -43,7 +43,7 @@ class Emitted:
         down = self.live - after.live_queries
         return replace(self, live=self.live - down), [*found, events.QueriesChanged(now_s, after.head, sorted(down), [])]
 
-    def committed(self, now_s: float, after: Facts) -> tuple["Emitted", list[events.Event]]:
+    def committed(self, now_s: float, after: RecoveryState) -> tuple["Emitted", list[events.Event]]:
         """Queries that came back; also those that had nothing to catch up with, and so were live without a step."""
         if self.seen == after.revision:
             return self, []
@@ -55,15 +55,15 @@ class Emitted:
             return emitted, []
         return replace(emitted, live=self.live | back), [events.QueriesChanged(now_s, after.head, [], sorted(back))]
 
-    def measured(self, now_s: float, facts: Facts, buffered_bytes: int = 0) -> tuple["Emitted", list[events.Event]]:
+    def measured(self, now_s: float, recovery: RecoveryState, buffered_bytes: int = 0) -> tuple["Emitted", list[events.Event]]:
         """The load of operators and nodes, when something has moved or some seconds have passed."""
         since_s = now_s - self.load_s
         if since_s < LOAD_AT_MOST_EVERY_S:
             return self, []
-        placed = tuple((known.phase.value, known.node) for known in facts.standing.values())
+        placed = tuple((known.phase.value, known.node) for known in recovery.statuses.values())
         if since_s < LOAD_AT_LEAST_EVERY_S and placed == self.loaded:
             return self, []
-        return replace(self, load_s=now_s, loaded=placed), [load(now_s, facts, buffered_bytes)]
+        return replace(self, load_s=now_s, loaded=placed), [load(now_s, recovery, buffered_bytes)]
 
 
 def described(now_s: float, topology: Topology) -> events.TopologyDescribed:
@@ -84,43 +84,45 @@ def described_graph(now_s: float, graph: Graph, outputs: Mapping[str, str]) -> e
     return events.TopologyDescribed(now_s, operators, dict(outputs))
 
 
-def load(now_s: float, facts: Facts, buffered_bytes: int = 0) -> events.LoadMeasured:
+def load(now_s: float, recovery: RecoveryState, buffered_bytes: int = 0) -> events.LoadMeasured:
     """What operators and nodes have to do, by the costs of the partitions that are up."""
     phases: dict[str, dict[str, int]] = {}
     behind: dict[str, int] = {}
     costs: dict[str, float] = {}
     used: dict[str, float] = {}
     held: dict[str, dict[str, int]] = {}
-    for (operator, _), standing in facts.standing.items():
+    for (operator, _), status in recovery.statuses.items():
         counts = phases.setdefault(operator, {})
-        counts[standing.phase.value] = counts.get(standing.phase.value, 0) + 1
-        behind[operator] = max(behind.get(operator, 0), facts.head - standing.cursor)
-    for partition, standing in facts.standing.items():
-        if standing.node is None:
+        counts[status.phase.value] = counts.get(status.phase.value, 0) + 1
+        behind[operator] = max(behind.get(operator, 0), recovery.head - status.cursor)
+    for partition, status in recovery.statuses.items():
+        if status.node is None:
             continue
-        cost = facts.costs.get(partition, 0.0) if standing.phase is not Phase.STALLED else 0.0
+        cost = recovery.costs.get(partition, 0.0) if status.phase is not Phase.STALLED else 0.0
         costs[partition.operator] = costs.get(partition.operator, 0.0) + cost
-        used[standing.node] = used.get(standing.node, 0.0) + cost
-        operators = held.setdefault(standing.node, {})
+        used[status.node] = used.get(status.node, 0.0) + cost
+        operators = held.setdefault(status.node, {})
         operators[partition.operator] = operators.get(partition.operator, 0) + 1
     return events.LoadMeasured(
         now_s,
-        facts.head,
+        recovery.head,
         {name: events.OperatorLoad(round(costs.get(name, 0.0), 5), behind[name], counts) for name, counts in phases.items()},
         {
             node: events.NodeLoad(round(used.get(node, 0.0), 5), round(capacity, 5), held.get(node, {}))
-            for node, capacity in facts.capacity.items()
+            for node, capacity in recovery.capacity.items()
         },
         buffered_bytes,
     )
 
 
-def planned(now_s: float, before: Facts, after: Facts, took_s: float, strategy: str = "") -> Iterator[events.Event]:
+def planned(
+    now_s: float, before: RecoveryState, after: RecoveryState, took_s: float, strategy: str = ""
+) -> Iterator[events.Event]:
     """What the planner chose to come back, if anything, and what it chose from."""
     scheduled = {
         str(partition): str(known.node)
-        for partition, known in after.standing.items()
-        if known.phase is Phase.CATCHING_UP and before.standing[partition].phase is not Phase.CATCHING_UP
+        for partition, known in after.statuses.items()
+        if known.phase is Phase.CATCHING_UP and before.statuses[partition].phase is not Phase.CATCHING_UP
     }
     if not scheduled:
         return
@@ -132,7 +134,7 @@ def planned(now_s: float, before: Facts, after: Facts, took_s: float, strategy: 
     yield events.RecoveryPlanned(now_s, queries, scheduled, took_s, strategy, rounded, _needs(before, after))
 
 
-def _needs(before: Facts, after: Facts) -> dict[str, events.QueryNeed]:
+def _needs(before: RecoveryState, after: RecoveryState) -> dict[str, events.QueryNeed]:
     """What each failed query needed to come back, before the planner chose."""
     up = frozenset(before.of_phase(Phase.LIVE, Phase.CATCHING_UP))
     missing: dict[str, set[Partition]] = {}

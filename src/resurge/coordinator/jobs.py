@@ -8,9 +8,9 @@ from resurge.coordinator.state import JobState
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import PRECOPY
 from resurge.model.work import LAST_EPOCH, Job, Replica, Role, Shipment, Task
-from resurge.protocols import recovery
+from resurge.protocols import recovery as transitions
 from resurge.protocols.catch_up import CatchUp
-from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.recovery import Phase, RecoveryState
 
 
 def live_job(
@@ -26,7 +26,7 @@ def live_job(
 
     Partitions that move take it on their new nodes.
     """
-    after = _after(state.facts, step)
+    after = _after(state.recovery, step)
     stepping = step.partitions if step is not None else {}
     kept = _kept_from(state)
     live = tuple(
@@ -40,7 +40,7 @@ def live_job(
     replays = step.buffered if step is not None else {}
     ships = shipments(state, moves)
     nodes = _undisturbed(state, tasks, step) | frozenset(ship.source for ship in ships)
-    leaves = {partition: node for partition in moves if (node := state.facts.standing[partition].node) is not None}
+    leaves = {partition: node for partition in moves if (node := state.recovery.statuses[partition].node) is not None}
     return Job(attempt, epochs, tasks, nodes, epoch, is_checkpoint, replays, _buffered_for(state, after), ships, leaves)
 
 
@@ -48,7 +48,7 @@ def _kept_from(state: JobState) -> dict[tuple[str, NodeId], int]:
     """By operator and node, the epoch from which on changes are kept: key groups that are saved together keep them together."""
     migration, found = state.migration, dict[tuple[str, NodeId], int]()
     for partition, target in migration.moves.items() if migration is not None and migration.how == PRECOPY else ():
-        node, copy = state.facts.standing[partition].node, state.copies.get((partition, target))
+        node, copy = state.recovery.statuses[partition].node, state.copies.get((partition, target))
         if migration is not None and node is not None and node != target:
             since = migration.kept_from if copy is None else copy.cursor
             found[partition.operator, node] = min(since, found.get((partition.operator, node), since))
@@ -70,7 +70,7 @@ def shipments(state: JobState, moves: Mapping[Partition, NodeId]) -> tuple[Shipm
     """What is sent of partitions that move; nothing of those whose state is a checkpoint's, which any node can restore."""
     found = []
     for partition, target in moves.items():
-        known, version = state.facts.standing[partition], state.versions.get(partition)
+        known, version = state.recovery.statuses[partition], state.versions.get(partition)
         if known.node is None or version is None:
             continue
         copy = state.copies.get((partition, target))
@@ -80,30 +80,30 @@ def shipments(state: JobState, moves: Mapping[Partition, NodeId]) -> tuple[Shipm
 
 def step_job(state: JobState, attempt: str, step: CatchUp) -> Job:
     """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not. Others are not disturbed."""
-    after = _after(state.facts, step)
+    after = _after(state.recovery, step)
     tasks = _step_tasks(state, step, after)
-    nodes = frozenset((*(task.node for task in tasks), *_senders(state.facts, step)))
+    nodes = frozenset((*(task.node for task in tasks), *_senders(state.recovery, step)))
     return Job(attempt, tuple(step.epochs), tasks, nodes, replays=step.buffered, buffered_for=_buffered_for(state, after))
 
 
 def saving_job(state: JobState, attempt: str) -> Job:
     """A job without epochs, which only saves every partition's state."""
-    tasks = tuple(_primary(state, partition) for partition in state.facts.of_phase(Phase.LIVE))
-    return Job(attempt, (), tasks, frozenset(state.facts.capacity), is_checkpoint=True)
+    tasks = tuple(_primary(state, partition) for partition in state.recovery.of_phase(Phase.LIVE))
+    return Job(attempt, (), tasks, frozenset(state.recovery.capacity), is_checkpoint=True)
 
 
 def source_job(state: JobState, attempt: str, epoch: int) -> Job:
     """A past epoch for the queries of the sources themselves, whose output may not have been published."""
-    return Job(attempt, (epoch,), (), frozenset(state.facts.capacity))
+    return Job(attempt, (epoch,), (), frozenset(state.recovery.capacity))
 
 
 def is_void(state: JobState, job: Job) -> bool:
     """Whether a node of a job, or the state that one of its tasks began with, has been lost since it was submitted."""
-    standing = state.facts.standing
-    if job.is_shipping_only and any(standing[ship.partition].node != ship.source for ship in job.ships):
+    statuses = state.recovery.statuses
+    if job.is_shipping_only and any(statuses[ship.partition].node != ship.source for ship in job.ships):
         return True
-    return not state.facts.capacity.keys() >= job.nodes or any(
-        (known := standing[task.partition]).phase not in (Phase.LIVE, Phase.CATCHING_UP)
+    return not state.recovery.capacity.keys() >= job.nodes or any(
+        (known := statuses[task.partition]).phase not in (Phase.LIVE, Phase.CATCHING_UP)
         or (known.node, known.cursor) != (job.leaves.get(task.partition, task.node), task.replica.cursor)
         or state.versions.get(task.partition) != task.replica.version
         for task in job.tasks
@@ -111,52 +111,52 @@ def is_void(state: JobState, job: Job) -> bool:
     )
 
 
-def _after(facts: Facts, step: CatchUp | None) -> Facts:
-    return facts if step is None else recovery.advanced(facts, step.cursors())
+def _after(recovery: RecoveryState, step: CatchUp | None) -> RecoveryState:
+    return recovery if step is None else transitions.advanced(recovery, step.cursors())
 
 
 def _primary(state: JobState, partition: Partition, until: int = LAST_EPOCH, node: NodeId | None = None) -> Task:
-    known = state.facts.standing[partition]
+    known = state.recovery.statuses[partition]
     if known.node is None:
         raise ValueError(f"partition {partition} has no node; expected one that is up")
-    return Task(Replica(partition, node or known.node, known.cursor, state.versions.get(partition)), until, known.shown)
+    return Task(Replica(partition, node or known.node, known.cursor, state.versions.get(partition)), until, known.published)
 
 
-def _step_tasks(state: JobState, step: CatchUp, after: Facts) -> tuple[Task, ...]:
+def _step_tasks(state: JobState, step: CatchUp, after: RecoveryState) -> tuple[Task, ...]:
     """Those that are live afterwards may take the next epoch in the same job."""
-    facts, spare = state.facts, sorted(state.facts.capacity)
+    recovery, spare = state.recovery, sorted(state.recovery.capacity)
     tasks = [
-        _primary(state, partition, LAST_EPOCH if after.standing[partition].phase is Phase.LIVE else taken[-1])
+        _primary(state, partition, LAST_EPOCH if after.statuses[partition].phase is Phase.LIVE else taken[-1])
         for partition, taken in step.partitions.items()
     ]
     for index, (partition, taken) in enumerate(sorted(step.shadows.items())):
         # A shadow runs beside its partition, so that one route serves both where both are in one job.
         kept = state.shadows.get(partition) if partition in step.shadows_kept else None
-        node = facts.standing[partition].node or (kept.node if kept else spare[index % len(spare)])
+        node = recovery.statuses[partition].node or (kept.node if kept else spare[index % len(spare)])
         if kept is None or kept.node != node:
             kept = Replica(partition, node, taken.start - 1, None, Role.SHADOW)
         tasks.append(Task(kept, taken[-1]))
     return tuple(tasks)
 
 
-def _senders(facts: Facts, step: CatchUp) -> set[NodeId]:
-    nodes = (facts.standing[above].node for above, _ in step.buffered)
+def _senders(recovery: RecoveryState, step: CatchUp) -> set[NodeId]:
+    nodes = (recovery.statuses[above].node for above, _ in step.buffered)
     return {node for node in nodes if node is not None}
 
 
 def _undisturbed(state: JobState, tasks: tuple[Task, ...], step: CatchUp | None) -> frozenset[NodeId]:
     """The nodes of a live epoch: not those whose cores are taken by a background job, unless they are needed."""
-    occupied = {known.node for known in state.facts.standing.values()}
+    occupied = {known.node for known in state.recovery.statuses.values()}
     # An empty node that drains may go at any moment: nobody should wait for it then.
-    everywhere = frozenset(node for node in state.facts.capacity if node not in state.draining or node in occupied) or frozenset(
-        state.facts.capacity
-    )
+    everywhere = frozenset(
+        node for node in state.recovery.capacity if node not in state.draining or node in occupied
+    ) or frozenset(state.recovery.capacity)
     taken = {task.node for flight in state.background for task in flight.job.tasks}
-    needed = {task.node for task in tasks} | (_senders(state.facts, step) if step is not None else set())
+    needed = {task.node for task in tasks} | (_senders(state.recovery, step) if step is not None else set())
     return everywhere - (taken - needed) or everywhere
 
 
-def _buffered_for(state: JobState, after: Facts) -> tuple[Partition, ...]:
+def _buffered_for(state: JobState, after: RecoveryState) -> tuple[Partition, ...]:
     """For whom output is buffered: all that are not live after the job; or everyone, if that was chosen."""
     if state.settings.always_buffers:
         return tuple(after.graph.upstream)

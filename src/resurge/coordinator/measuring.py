@@ -14,22 +14,22 @@ MOST_SHARE_OF_READING = 0.5
 
 
 def priced(state: JobState) -> JobState:
-    """The facts with measured costs, and with each node's part of reading the sources taken off its capacity."""
-    facts = state.facts
+    """The recovery state with measured costs, and with each node's part of reading the sources taken off its capacity."""
+    recovery = state.recovery
     total = sum(member.capacity for member in state.members.values())
     share = min(state.reading_cost / total, MOST_SHARE_OF_READING) if total else 0.0
     # A node that drains takes nothing new, however empty it is.
-    capacity = {node: 0.0 if node in state.draining else state.members[node].capacity * (1 - share) for node in facts.capacity}
+    capacity = {node: 0.0 if node in state.draining else state.members[node].capacity * (1 - share) for node in recovery.capacity}
     # Before anything was measured, partitions are taken to be alike and to fill half of what is there.
-    usual = sum(state.costs.values()) / len(state.costs) if state.costs else total / 2 / max(1, len(facts.standing))
-    costs = state.costs if len(state.costs) == len(facts.standing) else _completed(state, usual)
-    if capacity == facts.capacity and costs == facts.costs:
+    usual = sum(state.costs.values()) / len(state.costs) if state.costs else total / 2 / max(1, len(recovery.statuses))
+    costs = state.costs if len(state.costs) == len(recovery.statuses) else _completed(state, usual)
+    if capacity == recovery.capacity and costs == recovery.costs:
         return state
-    return replace(state, facts=with_costs(replace(facts, capacity=capacity), costs))
+    return replace(state, recovery=with_costs(replace(recovery, capacity=capacity), costs))
 
 
 def _completed(state: JobState, usual: float) -> Mapping[Partition, float]:
-    return {partition: state.costs.get(partition, usual) for partition in state.facts.graph.upstream}
+    return {partition: state.costs.get(partition, usual) for partition in state.recovery.graph.upstream}
 
 
 def measured(state: JobState, result: JobResult, seconds: float) -> JobState:

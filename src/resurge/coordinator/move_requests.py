@@ -33,16 +33,16 @@ def refusal(state: JobState, wish: Move | Drain | Balance) -> str:
         return problem
     if isinstance(wish, Drain) and (problem := _wrong_node(state, wish.node)):
         return problem
-    if isinstance(wish, Drain) and not set(state.facts.capacity) - state.draining - {wish.node}:
+    if isinstance(wish, Drain) and not set(state.recovery.capacity) - state.draining - {wish.node}:
         return f"node {wish.node} is the only one that could run the job; add a node before it is drained"
-    if not state.facts.is_whole:
+    if not state.recovery.all_live:
         return "some partitions are not live; try again when all queries are back"
     return fits(state, wished(state, wish)) if isinstance(wish, Move) else ""
 
 
 def _wrong_move(state: JobState, wish: Move) -> str:
     groups: dict[str, list[int]] = {}
-    for partition in state.facts.graph.upstream:
+    for partition in state.recovery.graph.upstream:
         groups.setdefault(partition.operator, []).append(partition.key_group)
     if wish.how not in WAYS:
         return f"a move cannot be made by {wish.how!r}{nearest(wish.how, WAYS)}; expected {' or '.join(WAYS)}"
@@ -58,10 +58,10 @@ def _wrong_move(state: JobState, wish: Move) -> str:
 
 
 def _wrong_node(state: JobState, node: NodeId) -> str:
-    if node in state.facts.capacity:
+    if node in state.recovery.capacity:
         return ""
-    known = ", ".join(sorted(state.facts.capacity)) or "none"
-    return f"there is no node {node!r}{nearest(node, state.facts.capacity)} (up and warm: {known})"
+    known = ", ".join(sorted(state.recovery.capacity)) or "none"
+    return f"there is no node {node!r}{nearest(node, state.recovery.capacity)} (up and warm: {known})"
 
 
 def wished(state: JobState, wish: Move) -> dict[Partition, NodeId]:
@@ -69,7 +69,7 @@ def wished(state: JobState, wish: Move) -> dict[Partition, NodeId]:
     asked = set(wish.key_groups)
     return {
         partition: wish.target
-        for partition, known in state.facts.standing.items()
+        for partition, known in state.recovery.statuses.items()
         if partition.operator == wish.operator
         and (not asked or KeyGroup(partition.key_group) in asked)
         and known.node != wish.target
@@ -78,14 +78,14 @@ def wished(state: JobState, wish: Move) -> dict[Partition, NodeId]:
 
 def fits(state: JobState, moves: Mapping[Partition, NodeId]) -> str:
     """Why some target has no room for what would come; empty if all have."""
-    facts = state.facts
+    recovery = state.recovery
     used: dict[NodeId, float] = {}
-    for partition, known in facts.standing.items():
+    for partition, known in recovery.statuses.items():
         node = moves.get(partition, known.node)
         if node is not None:
-            used[node] = used.get(node, 0.0) + facts.costs.get(partition, 0.0)
+            used[node] = used.get(node, 0.0) + recovery.costs.get(partition, 0.0)
     for target in sorted(set(moves.values())):
-        capacity = facts.capacity.get(target, 0.0)
+        capacity = recovery.capacity.get(target, 0.0)
         if used[target] > capacity * (1 + TOLERANCE) + TOLERANCE:
             return (
                 f"node {target} may spend {capacity:.3g} CPU seconds per second and would have to spend {used[target]:.3g}; "
@@ -96,19 +96,19 @@ def fits(state: JobState, moves: Mapping[Partition, NodeId]) -> str:
 
 def move_problem(state: JobState, drains: NodeId | None) -> MoveProblem:
     """What the planner is asked: a node is to be emptied, or else load is to be even."""
-    facts = state.facts
+    recovery = state.recovery
     nodes = {
         str(node): MoveNode(
             capacity if node not in state.draining else max(state.members[node].capacity, TOLERANCE),
             state.members[node].domain or None,
             drains=node in state.draining,
         )
-        for node, capacity in sorted(facts.capacity.items())
+        for node, capacity in sorted(recovery.capacity.items())
     }
-    levels = facts.graph.levels
+    levels = recovery.graph.levels
     partitions = {
-        str(partition): MovePartition(str(known.node), facts.costs.get(partition, 0.0), levels[partition])
-        for partition, known in facts.standing.items()
+        str(partition): MovePartition(str(known.node), recovery.costs.get(partition, 0.0), levels[partition])
+        for partition, known in recovery.statuses.items()
     }
     most = None if drains is None else 0
     if drains is None:

@@ -5,24 +5,24 @@ from collections.abc import Mapping
 from resurge.coordinator.commands import Emit
 from resurge.coordinator.job_events import Emitted
 from resurge.coordinator.state import JobState, Publication, Saving
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.telemetry import events
 
 
 def started(state: JobState, now_s: float) -> JobState:
     """A driver began."""
-    known, facts = state.description, state.facts
+    known, recovery = state.description, state.recovery
     found: list[events.Event] = [
         events.JobStarted(
             now_s,
             known.name,
             known.generation,
             known.master,
-            sorted(facts.capacity),
+            sorted(recovery.capacity),
             dict(known.priorities),
             known.key_groups,
-            facts.head,
-            facts.checkpoint,
+            recovery.head,
+            recovery.checkpoint,
         )
     ]
     if known.topology is not None:
@@ -31,13 +31,13 @@ def started(state: JobState, now_s: float) -> JobState:
     return state.emitting(Emitted.at_start(is_new=known.generation == 1), found)
 
 
-def arrivals_s(state: JobState, before: Facts, after: Facts) -> dict[str, tuple[float, ...]]:
+def arrivals_s(state: JobState, before: RecoveryState, after: RecoveryState) -> dict[str, tuple[float, ...]]:
     """By query, when the rows of those epochs arrived that are now published in full: by all of its partitions."""
     found: dict[str, tuple[float, ...]] = {}
     for query, partitions in state.description.outputs.items():
         if partitions:
-            first = min(before.standing[partition].shown for partition in partitions)
-            last = min(after.standing[partition].shown for partition in partitions)
+            first = min(before.statuses[partition].published for partition in partitions)
+            last = min(after.statuses[partition].published for partition in partitions)
         else:
             first, last = before.head, after.head
         times = tuple(state.arrivals_s[epoch] for epoch in range(first + 1, last + 1) if epoch in state.arrivals_s)
@@ -49,12 +49,12 @@ def arrivals_s(state: JobState, before: Facts, after: Facts) -> dict[str, tuple[
 def published(state: JobState, publication: Publication, now_s: float) -> JobState:
     """Readers see what a job has staged: an epoch, or what lagging partitions have made."""
     latencies_s = {query: [now_s - at_s for at_s in times] for query, times in publication.arrivals_s.items()}
-    emitted, found = state.emitted.committed(now_s, state.facts)
+    emitted, found = state.emitted.committed(now_s, state.recovery)
     if publication.epoch is not None:
         found = [*found, _epoch(state, publication, publication.epoch, latencies_s, now_s)]
     elif publication.step is not None:
         found = [*found, _catch_up(publication, latencies_s, now_s)]
-    emitted, load = emitted.measured(now_s, state.facts, state.buffers.size_bytes)
+    emitted, load = emitted.measured(now_s, state.recovery, state.buffers.size_bytes)
     return state.emitting(emitted, [*found, *load])
 
 
@@ -110,4 +110,4 @@ def checkpointed(state: JobState, saving: Saving, now_s: float) -> JobState:
 
 def waiting(state: JobState, now_s: float) -> JobState:
     """There is no node."""
-    return state.sending(Emit(events.WaitingForNodes(now_s, state.facts.head)))
+    return state.sending(Emit(events.WaitingForNodes(now_s, state.recovery.head)))

@@ -13,9 +13,9 @@ import numpy as np
 from resurge.errors import JobError
 from resurge.model.names import NodeId, Partition
 from resurge.planning.recovery_schedule import Query, RecoveryProblem, plan_by
-from resurge.protocols import recovery
+from resurge.protocols import recovery as transitions
 from resurge.protocols.cuts import Cuts
-from resurge.protocols.recovery import Facts, Graph, Phase
+from resurge.protocols.recovery import Graph, Phase, RecoveryState
 
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay")
 LARGE_PROBLEM = 400
@@ -48,12 +48,12 @@ class Strategy:
         return self.name == "incremental"
 
 
-def after_loss(facts: Facts, lost: Iterable[NodeId], strategy: Strategy) -> Facts:
+def after_loss(recovery: RecoveryState, lost: Iterable[NodeId], strategy: Strategy) -> RecoveryState:
     """What stands after nodes were lost."""
-    changed = recovery.nodes_lost(facts, lost, strategy.correlated_from)
-    if changed is facts or strategy.name != "source-replay":
+    changed = transitions.nodes_lost(recovery, lost, strategy.correlated_from)
+    if changed is recovery or strategy.name != "source-replay":
         return changed
-    return recovery.rolled_back(changed)
+    return transitions.rolled_back(changed)
 
 
 @dataclass(frozen=True)
@@ -64,63 +64,63 @@ class Answer:
     queries: Collection[str] = ()
 
 
-def schedule(facts: Facts, strategy: Strategy) -> Facts:
-    """Let come back what can come back now; the same facts if nothing can."""
-    answer = answered(facts, strategy)
-    return recovery.scheduled(facts, answer.placement, answer.queries)
+def schedule(recovery: RecoveryState, strategy: Strategy) -> RecoveryState:
+    """Let the queries recover that can do so now; the same state if none can."""
+    answer = answered(recovery, strategy)
+    return transitions.scheduled(recovery, answer.placement, answer.queries)
 
 
-def answered(facts: Facts, strategy: Strategy) -> Answer:
+def answered(recovery: RecoveryState, strategy: Strategy) -> Answer:
     """What can come back now."""
-    waiting = facts.of_phase(Phase.DOWN, Phase.STALLED)
-    if not waiting or not facts.capacity:
+    waiting = recovery.of_phase(Phase.DOWN, Phase.STALLED)
+    if not waiting or not recovery.capacity:
         return Answer({})
-    if strategy.name == "blocking" and len(facts.capacity) < strategy.nodes_wanted:
+    if strategy.name == "blocking" and len(recovery.capacity) < strategy.nodes_wanted:
         # What stalls without any partition of its own being down waits for nobody.
-        return Answer({}) if facts.of_phase(Phase.DOWN) else _everything(facts)
+        return Answer({}) if recovery.of_phase(Phase.DOWN) else _everything(recovery)
     if not strategy.heeds_capacity:
-        return _everything(facts)
-    answer = _what_fits(facts, strategy)
-    if strategy.overfills_at_last and len(facts.capacity) >= strategy.nodes_wanted:
+        return _everything(recovery)
+    answer = _what_fits(recovery, strategy)
+    if strategy.overfills_at_last and len(recovery.capacity) >= strategy.nodes_wanted:
         # Every node is there again and no other is expected: what was measured to be too much ran on these nodes before.
-        planned = recovery.scheduled(facts, answer.placement, answer.queries)
+        planned = transitions.scheduled(recovery, answer.placement, answer.queries)
         rest = planned.of_phase(Phase.DOWN, Phase.STALLED)
         left = _left(planned, frozenset(rest))
-        return Answer({**answer.placement, **spread(planned, rest, left, overfills=True)}, tuple(facts.graph.queries))
+        return Answer({**answer.placement, **spread(planned, rest, left, overfills=True)}, tuple(recovery.graph.queries))
     return answer
 
 
-def is_same_question(now: Facts, before: Facts | None) -> bool:
+def is_same_question(now: RecoveryState, before: RecoveryState | None) -> bool:
     """Whether nothing has changed that a schedule depends on."""
     if before is None or now.revision != before.revision:
         return False
     return now.capacity == before.capacity and now.costs == before.costs
 
 
-def _everything(facts: Facts) -> Answer:
+def _everything(recovery: RecoveryState) -> Answer:
     """All failed partitions, also where there is no room for them."""
-    placement = spread(facts, facts.of_phase(Phase.DOWN), _left(facts), overfills=True)
-    return Answer(placement, tuple(facts.graph.queries))
+    placement = spread(recovery, recovery.of_phase(Phase.DOWN), _left(recovery), overfills=True)
+    return Answer(placement, tuple(recovery.graph.queries))
 
 
-def _left(facts: Facts, apart_from: Collection[Partition] = ()) -> dict[NodeId, float]:
+def _left(recovery: RecoveryState, apart_from: Collection[Partition] = ()) -> dict[NodeId, float]:
     # A node that may spend nothing drains: it comes last, however empty it is.
-    left = {node: value if value > 0 else float("-inf") for node, value in facts.capacity.items()}
-    for partition, standing in facts.standing.items():
-        if standing.node in left and partition not in apart_from:
-            left[standing.node] -= facts.costs.get(partition, 0.0)
+    left = {node: value if value > 0 else float("-inf") for node, value in recovery.capacity.items()}
+    for partition, status in recovery.statuses.items():
+        if status.node in left and partition not in apart_from:
+            left[status.node] -= recovery.costs.get(partition, 0.0)
     return left
 
 
-def _what_fits(facts: Facts, strategy: Strategy) -> Answer:
+def _what_fits(recovery: RecoveryState, strategy: Strategy) -> Answer:
     """The planner's choice among the failed query partitions, within what each node has free."""
-    up = frozenset(facts.of_phase(Phase.LIVE, Phase.CATCHING_UP))
-    failed = {name: need for name, need in facts.graph.queries.items() if not need.partitions <= up}
-    names = {str(partition): partition for partition in facts.of_phase(Phase.DOWN, Phase.STALLED)}
-    free = {str(node): value for node, value in facts.free().items()}
+    up = frozenset(recovery.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+    failed = {name: need for name, need in recovery.graph.queries.items() if not need.partitions <= up}
+    names = {str(partition): partition for partition in recovery.of_phase(Phase.DOWN, Phase.STALLED)}
+    free = {str(node): value for node, value in recovery.free().items()}
     problem = RecoveryProblem(
         sum(free.values()),
-        {name: float(facts.costs.get(partition, 0.0)) for name, partition in names.items()},
+        {name: float(recovery.costs.get(partition, 0.0)) for name, partition in names.items()},
         {
             name: Query(need.priority, sorted(str(partition) for partition in need.partitions if partition not in up))
             for name, need in failed.items()
@@ -130,29 +130,29 @@ def _what_fits(facts: Facts, strategy: Strategy) -> Answer:
     algorithm = strategy.algorithm if len(failed) <= LARGE_PROBLEM or strategy.algorithm != "anytime" else "greedy"
     plan = plan_by(algorithm, problem, strategy.deadline_ms)
     placement = {names[name]: NodeId(node) for name, node in (plan.placement or {}).items()}
-    better = _in_place(facts, placement)
+    better = _in_place(recovery, placement)
     # Where there are many, a few that only the planner's crowding would find room for are worth less than short epochs.
     is_enough = len(better) == len(placement) or (better and len(failed) > LARGE_PROBLEM)
     return Answer(better if is_enough else placement, tuple(plan.queries))
 
 
-def _in_place(facts: Facts, placement: Mapping[Partition, NodeId]) -> dict[Partition, NodeId]:
+def _in_place(recovery: RecoveryState, placement: Mapping[Partition, NodeId]) -> dict[Partition, NodeId]:
     """The same partitions with the stalled ones where their state is, and as many of the others as there is room for then."""
-    left = facts.free()
+    left = recovery.free()
     found: dict[Partition, NodeId] = {}
     for partition in placement:
-        node = facts.standing[partition].node
+        node = recovery.statuses[partition].node
         if node is not None:
             found[partition] = node
-            left[node] -= facts.costs.get(partition, 0.0)
+            left[node] -= recovery.costs.get(partition, 0.0)
     if min(left.values(), default=0.0) < -TOLERANCE:
         return {}
     others = [partition for partition in placement if partition not in found]
-    return found | spread(facts, others, left, found)
+    return found | spread(recovery, others, left, found)
 
 
 def spread(
-    facts: Facts,
+    recovery: RecoveryState,
     partitions: Iterable[Partition],
     left: Mapping[NodeId, float],
     placed: Mapping[Partition, NodeId] | None = None,
@@ -169,16 +169,16 @@ def spread(
         return {}
     number = {node: index for index, node in enumerate(nodes)}
     room = np.array([left[node] for node in nodes])
-    busy = {level: np.zeros(len(nodes)) for level in set(facts.graph.levels.values())}
-    running = {p: known.node for p, known in facts.standing.items() if known.phase in (Phase.LIVE, Phase.CATCHING_UP)}
+    busy = {level: np.zeros(len(nodes)) for level in set(recovery.graph.levels.values())}
+    running = {p: known.node for p, known in recovery.statuses.items() if known.phase in (Phase.LIVE, Phase.CATCHING_UP)}
     for partition, node in (running | dict(placed or {})).items():
         if node in number:
-            busy[facts.graph.levels[partition]][number[node]] += facts.costs.get(partition, 0.0)
+            busy[recovery.graph.levels[partition]][number[node]] += recovery.costs.get(partition, 0.0)
     placement: dict[Partition, NodeId] = {}
-    for partition in sorted(partitions, key=lambda p: (-facts.costs.get(p, 0.0), p.operator, p.key_group)):
-        cost, mine = facts.costs.get(partition, 0.0), busy[facts.graph.levels[partition]]
+    for partition in sorted(partitions, key=lambda p: (-recovery.costs.get(p, 0.0), p.operator, p.key_group)):
+        cost, mine = recovery.costs.get(partition, 0.0), busy[recovery.graph.levels[partition]]
         fits = room >= cost - TOLERANCE
-        mine_at = number.get(facts.standing[partition].node or NodeId(""))
+        mine_at = number.get(recovery.statuses[partition].node or NodeId(""))
         if mine_at is not None and (fits[mine_at] or (overfills and room[mine_at] >= room.max() - TOLERANCE)):
             chosen = mine_at
         elif fits.any():
@@ -196,18 +196,18 @@ def spread(
 
 def everything_down(
     graph: Graph, capacity: Mapping[NodeId, float], cuts: Cuts | int, head: int, shown: Mapping[Partition, int]
-) -> Facts:
+) -> RecoveryState:
     """A driver that has just started: nothing is up, each partition is at its newest checkpoint."""
     known = cuts.completed(graph.upstream.keys()) if isinstance(cuts, Cuts) else Cuts.whole(graph.upstream, cuts)
-    standing = {
-        partition: recovery.Standing(Phase.DOWN, None, epoch, max(epoch, shown.get(partition, 0)))
+    status = {
+        partition: transitions.PartitionStatus(Phase.DOWN, None, epoch, max(epoch, shown.get(partition, 0)))
         for partition in graph.upstream
         for epoch in (known.newest.get(partition, 0),)
     }
     # Those whose checkpoint is newer are live before the others, and feed them from then on.
-    return Facts(graph, standing, dict(capacity), head=head, cuts=known, is_buffering=len(known.kept) > 1)
+    return RecoveryState(graph, status, dict(capacity), head=head, cuts=known, is_buffering=len(known.kept) > 1)
 
 
-def with_costs(facts: Facts, costs: Mapping[Partition, float]) -> Facts:
-    """The same standing with other measured costs."""
-    return replace(facts, costs=dict(costs))
+def with_costs(recovery: RecoveryState, costs: Mapping[Partition, float]) -> RecoveryState:
+    """The same state with other measured costs."""
+    return replace(recovery, costs=dict(costs))

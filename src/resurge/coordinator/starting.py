@@ -41,14 +41,14 @@ def first_state(
 ) -> JobState:
     """A driver that has just started, with the nodes that are there."""
     capacity = {node: member.capacity for node, member in members.items()}
-    facts = everything_down(graph, capacity, found.checkpoint, found.head, found.published)
+    recovery = everything_down(graph, capacity, found.checkpoint, found.head, found.published)
     wanted = max(strategy.nodes_wanted, len(capacity))
     return priced(
         JobState(
             settings,
             description,
             strategy.with_nodes_wanted(wanted),
-            facts,
+            recovery,
             members=dict(members),
             costs=dict(found.costs),
             pending=found.pending,
@@ -73,5 +73,5 @@ def went_back(before: JobState, fresh: JobState, now_s: float) -> tuple[JobState
         next_attempt=before.next_attempt,
     )
     state = state.sending(*(Emit(Warned(now_s, warning)) for warning in fresh.description.warnings))
-    state = state.emitting(*state.emitted.changed(now_s, before.facts, state.facts))
+    state = state.emitting(*state.emitted.changed(now_s, before.recovery, state.recovery))
     return replace(state, outbox=()), state.outbox

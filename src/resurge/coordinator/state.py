@@ -13,7 +13,7 @@ from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job, Replica
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.epoch import Pace
-from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.recovery import Phase, RecoveryState
 from resurge.protocols.step_timing import Progress, StepCost
 from resurge.telemetry.events import Event, TopologyDescribed
 
@@ -185,8 +185,8 @@ class Question:
     """What the planner was asked last: under which number, while it is open; and what it could not help with."""
 
     number: int | None = None
-    asked: Facts | None = None
-    unanswerable: Facts | None = None
+    asked: RecoveryState | None = None
+    unanswerable: RecoveryState | None = None
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class JobState:
     settings: Settings
     description: Description
     strategy: Strategy
-    facts: Facts
+    recovery: RecoveryState
     members: Mapping[NodeId, Member] = field(default_factory=dict)
     costs: Mapping[Partition, float] = field(default_factory=dict)
     reading_cost: float = 0.0
@@ -264,7 +264,7 @@ class JobState:
     @property
     def is_catching_up(self) -> bool:
         """Whether some partition is lagging and on its way."""
-        return self.facts.has_phase(Phase.CATCHING_UP)
+        return self.recovery.has_phase(Phase.CATCHING_UP)
 
     @property
     def background(self) -> list[InFlight]:

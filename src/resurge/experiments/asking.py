@@ -29,9 +29,9 @@ class Asking:
             self.engine.ask(self._wish(f"chaos-{self.asked}"))
 
     def _wish(self, name: str) -> Ask:
-        facts, rng = self.engine.facts, self.rng
-        nodes = sorted(facts.capacity) or [NodeId("none")]
+        recovery, rng = self.engine.recovery, self.rng
+        nodes = sorted(recovery.capacity) or [NodeId("none")]
         if rng.choice(self.kinds) == "drain":
             return Drain(name, rng.choice(nodes))
-        partition = rng.choice(list(facts.graph.upstream))
+        partition = rng.choice(list(recovery.graph.upstream))
         return Move(name, partition.operator, rng.choice(nodes), [int(partition.key_group)], rng.choice(WAYS))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from resurge.model.names import Partition
 from resurge.protocols.epoch_sets import EpochSet
-from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.recovery import Phase, RecoveryState
 
 MOST_EPOCHS_PER_STEP = 16
 NOTHING = EpochSet()
@@ -64,7 +64,7 @@ class CatchUp:
 
 
 def next_step(
-    facts: Facts,
+    recovery: RecoveryState,
     coverage: Coverage,
     shadows: Mapping[Partition, int],
     most_epochs: int = MOST_EPOCHS_PER_STEP,
@@ -75,27 +75,27 @@ def next_step(
 
     `shadows` are the cursors of the shadows that exist; `among` restricts the step to some partitions.
     """
-    catching = [p for p in lagging(facts) if among is None or p in among]
+    catching = [p for p in lagging(recovery) if among is None or p in among]
     if not catching:
         return None
-    needed = _needed(facts, coverage, shadows, frozenset(catching))
+    needed = _needed(recovery, coverage, shadows, frozenset(catching))
     until, kept = needed.until, needed.kept
     more = more_epochs or {}
-    taken = {p: _after(facts.standing[p].cursor, facts.head, more.get(p, most_epochs)) for p in catching}
+    taken = {p: _after(recovery.statuses[p].cursor, recovery.head, more.get(p, most_epochs)) for p in catching}
     replayed = {p: _after(needed.cursors[p], last, most_epochs) for p, last in until.items() if needed.cursors[p] < last}
     is_settled = False
     while not is_settled:
         before = (dict(taken), dict(replayed))
-        for partition, upstream in facts.graph.upstream.items():
+        for partition, upstream in recovery.graph.upstream.items():
             for mine in (replayed, taken):
                 if partition in mine:
-                    mine[partition] = _fed(facts, upstream, mine[partition], until, replayed, taken)
-        for below, upstream in facts.graph.upstream.items():
+                    mine[partition] = _fed(recovery, upstream, mine[partition], until, replayed, taken)
+        for below, upstream in recovery.graph.upstream.items():
             for above in upstream & replayed.keys():
                 for mine in (replayed, taken):
                     if below in mine:
                         replayed[above] = _not_ahead(replayed[above], mine[below], until[above])
-            if below in taken and not facts.is_buffering:
+            if below in taken and not recovery.is_buffering:
                 for above in upstream & taken.keys():
                     taken[above] = _together(taken[above], taken[below])
         is_settled = before == (taken, replayed)
@@ -103,14 +103,14 @@ def next_step(
     return CatchUp(
         partitions,
         {partition: epochs for partition, epochs in replayed.items() if epochs},
-        dict(_from_buffers(facts, partitions, until)),
+        dict(_from_buffers(recovery, partitions, until)),
         frozenset(kept),
     )
 
 
-def lagging(facts: Facts) -> list[Partition]:
+def lagging(recovery: RecoveryState) -> list[Partition]:
     """The partitions that are catching up and have epochs left to take."""
-    return [p for p in facts.of_phase(Phase.CATCHING_UP) if facts.standing[p].cursor < facts.head]
+    return [p for p in recovery.of_phase(Phase.CATCHING_UP) if recovery.statuses[p].cursor < recovery.head]
 
 
 def _after(cursor: int, last: int, most_epochs: int) -> range:
@@ -130,7 +130,7 @@ def _together(above: range, below: range) -> range:
 
 
 def _fed(
-    facts: Facts,
+    recovery: RecoveryState,
     upstream: Iterable[Partition],
     wanted: range,
     until: Mapping[Partition, int],
@@ -140,7 +140,7 @@ def _fed(
     """As much of the wanted epochs as all upstream partitions provide in the same step, or have provided before."""
     last = wanted.stop - 1
     for above in upstream:
-        known = facts.standing[above]
+        known = recovery.statuses[above]
         for epoch in wanted:
             if epoch > last:
                 break
@@ -155,21 +155,21 @@ def _fed(
 
 
 def _from_buffers(
-    facts: Facts, partitions: Mapping[Partition, range], until: Mapping[Partition, int]
+    recovery: RecoveryState, partitions: Mapping[Partition, range], until: Mapping[Partition, int]
 ) -> Iterator[tuple[Pair, range]]:
     """The epochs that buffers provide: those after the shadow's end that the sender has behind it."""
     for below, epochs in partitions.items():
-        for above in facts.graph.upstream[below]:
-            known = facts.standing[above]
-            end = known.cursor if known.phase is Phase.CATCHING_UP else facts.head
+        for above in recovery.graph.upstream[below]:
+            known = recovery.statuses[above]
+            end = known.cursor if known.phase is Phase.CATCHING_UP else recovery.head
             sent = range(max(epochs.start, until.get(above, 0) + 1), min(epochs.stop, end + 1))
             if sent:
                 yield (above, below), sent
 
 
-def shadows_needed(facts: Facts, coverage: Coverage, group: Collection[Partition]) -> Mapping[Partition, int]:
+def shadows_needed(recovery: RecoveryState, coverage: Coverage, group: Collection[Partition]) -> Mapping[Partition, int]:
     """For each partition that must be replayed as a shadow for a group, the last epoch for which; shadows need shadows above them."""
-    return _needed(facts, coverage, {}, group).until
+    return _needed(recovery, coverage, {}, group).until
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,9 @@ class _Needed:
     kept: frozenset[Partition]
 
 
-def _needed(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], group: Collection[Partition]) -> _Needed:
+def _needed(
+    recovery: RecoveryState, coverage: Coverage, shadows: Mapping[Partition, int], group: Collection[Partition]
+) -> _Needed:
     """What must be replayed for a group, from the lowest up: where a shadow begins says what it needs from those above it.
 
     Who needs a shadow's epoch takes it from there, whatever buffers have, so that it begins before all whom it feeds. One that
@@ -189,29 +191,29 @@ def _needed(facts: Facts, coverage: Coverage, shadows: Mapping[Partition, int], 
     """
     until, cursors, kept = dict[Partition, int](), dict[Partition, int](), set[Partition]()
     fed: dict[Partition, list[int]] = {}
-    for below in reversed(list(facts.graph.upstream)):
+    for below in reversed(list(recovery.graph.upstream)):
         takers: list[tuple[range, bool]] = []
         if below in group:
-            takers.append((range(facts.standing[below].cursor + 1, facts.head + 1), True))
+            takers.append((range(recovery.statuses[below].cursor + 1, recovery.head + 1), True))
         if below in until:
-            last = min((cursor for cursor in fed[below] if cursor < until[below]), default=facts.head)
-            begins = facts.cuts.before(below, last)
+            last = min((cursor for cursor in fed[below] if cursor < until[below]), default=recovery.head)
+            begins = recovery.cuts.before(below, last)
             if begins <= shadows.get(below, -1) <= last:
                 begins = shadows[below]
                 kept.add(below)
             cursors[below] = begins
             takers.append((range(begins + 1, until[below] + 1), False))
-        for above in facts.graph.upstream[below]:
+        for above in recovery.graph.upstream[below]:
             for epochs, is_buffered in takers:
                 covered = coverage.get((above, below), NOTHING) if is_buffered else NOTHING
                 fed.setdefault(above, []).extend([epochs.start - 1] if epochs else [])
-                if missing := _last_missing(facts, above, epochs, covered):
+                if missing := _last_missing(recovery, above, epochs, covered):
                     until[above] = max(until.get(above, 0), missing)
     return _Needed(until, cursors, frozenset(kept))
 
 
-def _last_missing(facts: Facts, above: Partition, epochs: range, covered: EpochSet) -> int:
+def _last_missing(recovery: RecoveryState, above: Partition, epochs: range, covered: EpochSet) -> int:
     """The last of these epochs that the upstream partition will not provide by itself and that no buffer has."""
-    known = facts.standing[above]
-    itself_from = known.cursor + 1 if known.phase is Phase.CATCHING_UP else facts.head + 1
+    known = recovery.statuses[above]
+    itself_from = known.cursor + 1 if known.phase is Phase.CATCHING_UP else recovery.head + 1
     return covered.last_missing(range(epochs.start, min(epochs.stop, itself_from))) or 0

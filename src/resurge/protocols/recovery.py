@@ -1,4 +1,4 @@
-"""What becomes of partitions when nodes die and come: one lifecycle, one table. Pure: facts in, facts out.
+"""What becomes of partitions when nodes die and come: one lifecycle, one table. Pure: a state in, a state out.
 
 A partition is LIVE if it is up and everything upstream of it is live; live partitions take each new epoch. A STALLED one is
 up, but something upstream is not live: it keeps its state and cursor. A DOWN one lost its node. A CATCHING_UP one has a
@@ -51,16 +51,16 @@ TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One partition: its phase, its node, the last epoch it has processed, and the last epoch whose output was shown."""
+class PartitionStatus:
+    """One partition: its phase, its node, the last epoch it has processed, and the last epoch whose output was published."""
 
     phase: Phase
     node: NodeId | None
     cursor: int
-    shown: int
+    published: int
 
-    def after(self, event: Event, partition: Partition) -> "Standing":
-        """The standing after an event, by the table."""
+    def after(self, event: Event, partition: Partition) -> "PartitionStatus":
+        """The status after an event, by the table."""
         phase = TRANSITIONS.get((self.phase, event))
         if phase is None:
             accepted = ", ".join(sorted(known.name for given, known in TRANSITIONS if given is self.phase))
@@ -97,11 +97,11 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Everything a recovery decision is made from."""
+class RecoveryState:
+    """The state that recovery decisions are made from: partitions, nodes, costs, head and checkpoints."""
 
     graph: Graph
-    standing: Mapping[Partition, Standing]
+    statuses: Mapping[Partition, PartitionStatus]
     capacity: Mapping[NodeId, float]
     costs: Mapping[Partition, float] = field(default_factory=dict)
     head: int = 0
@@ -109,7 +109,7 @@ class Facts:
     nodes_lost: int = 0
     is_buffering: bool = False
     revision: int = field(default=0, compare=False)
-    """Counts changes of any standing, so that what was decided before can tell whether it still holds."""
+    """Counts changes of any partition's status, so that what was decided before can tell whether it still holds."""
 
     @property
     def checkpoint(self) -> int:
@@ -124,7 +124,7 @@ class Facts:
         """The partitions in these phases, upstream first."""
         if not self.has_phase(*phases):
             return []
-        return [partition for partition in self.graph.upstream if self.standing[partition].phase in phases]
+        return [partition for partition in self.graph.upstream if self.statuses[partition].phase in phases]
 
     def has_phase(self, *phases: Phase) -> bool:
         """Whether some partition is in one of these phases."""
@@ -133,7 +133,7 @@ class Facts:
     @cached_property
     def _counts(self) -> Mapping[Phase, int]:
         # Compared and not hashed, because the hash of an enum's member is computed in Python.
-        phases = [standing.phase for standing in self.standing.values()]
+        phases = [status.phase for status in self.statuses.values()]
         return {phase: phases.count(phase) for phase in Phase}
 
     @cached_property
@@ -142,16 +142,16 @@ class Facts:
         return frozenset(self.of_phase(Phase.LIVE))
 
     @property
-    def is_whole(self) -> bool:
+    def all_live(self) -> bool:
         """Whether every partition is live."""
-        return self._counts.get(Phase.LIVE, 0) == len(self.standing)
+        return self._counts.get(Phase.LIVE, 0) == len(self.statuses)
 
     def free(self) -> dict[NodeId, float]:
         """Capacity that no running partition uses, per node; a stalled one does nothing, and takes up nothing until it resumes."""
         left = dict(self.capacity)
-        for partition, standing in self.standing.items():
-            if standing.node in left and standing.phase is not Phase.STALLED:
-                left[standing.node] -= self.costs.get(partition, 0.0)
+        for partition, status in self.statuses.items():
+            if status.node in left and status.phase is not Phase.STALLED:
+                left[status.node] -= self.costs.get(partition, 0.0)
         return {node: max(0.0, value) for node, value in left.items()}
 
     @cached_property
@@ -170,164 +170,164 @@ class Facts:
         return (name for name, need in self.graph.queries.items() if need.partitions <= partitions)
 
 
-def begin(graph: Graph, capacity: Mapping[NodeId, float], placement: Mapping[Partition, NodeId], epoch: int) -> Facts:
+def begin(graph: Graph, capacity: Mapping[NodeId, float], placement: Mapping[Partition, NodeId], epoch: int) -> RecoveryState:
     """A job whose partitions all stand at one epoch, each on a node."""
-    standing = {partition: Standing(Phase.LIVE, placement[partition], epoch, epoch) for partition in graph.upstream}
-    return Facts(graph, standing, dict(capacity), head=epoch, cuts=Cuts.whole(graph.upstream, epoch))
+    statuses = {partition: PartitionStatus(Phase.LIVE, placement[partition], epoch, epoch) for partition in graph.upstream}
+    return RecoveryState(graph, statuses, dict(capacity), head=epoch, cuts=Cuts.whole(graph.upstream, epoch))
 
 
-def nodes_lost(facts: Facts, lost: Iterable[NodeId], correlated_from: int) -> Facts:
+def nodes_lost(recovery: RecoveryState, lost: Iterable[NodeId], correlated_from: int) -> RecoveryState:
     """Partitions of lost nodes are down at their newest checkpoint; what they fed stalls; a correlated failure buffers."""
-    gone = frozenset(lost) & frozenset(facts.capacity)
+    gone = frozenset(lost) & frozenset(recovery.capacity)
     if not gone:
-        return facts
-    standing = dict(facts.standing)
-    for partition, known in facts.standing.items():
+        return recovery
+    statuses = dict(recovery.statuses)
+    for partition, known in recovery.statuses.items():
         if known.node in gone:
-            cursor = facts.restore_point(partition)
-            standing[partition] = replace(known.after(Event.NODE_LOST, partition), node=None, cursor=cursor)
-    count = facts.nodes_lost + len(gone)
-    capacity = {node: value for node, value in facts.capacity.items() if node not in gone}
+            cursor = recovery.restore_point(partition)
+            statuses[partition] = replace(known.after(Event.NODE_LOST, partition), node=None, cursor=cursor)
+    count = recovery.nodes_lost + len(gone)
+    capacity = {node: value for node, value in recovery.capacity.items() if node not in gone}
     changed = replace(
-        facts,
-        standing=standing,
-        revision=facts.revision + 1,
+        recovery,
+        statuses=statuses,
+        revision=recovery.revision + 1,
         capacity=capacity,
         nodes_lost=count,
-        is_buffering=facts.is_buffering or count >= correlated_from,
+        is_buffering=recovery.is_buffering or count >= correlated_from,
     )
     return _stalled(changed)
 
 
-def _stalled(facts: Facts) -> Facts:
+def _stalled(recovery: RecoveryState) -> RecoveryState:
     """Let everything stall that lies below a partition which is not live (nor catching up with it)."""
-    standing = dict(facts.standing)
-    for partition, upstream in facts.graph.upstream.items():
-        known = standing[partition]
-        above = [standing[other].phase for other in upstream]
+    statuses = dict(recovery.statuses)
+    for partition, upstream in recovery.graph.upstream.items():
+        known = statuses[partition]
+        above = [statuses[other].phase for other in upstream]
         blocked = {
             Phase.LIVE: any(phase is not Phase.LIVE for phase in above),
             Phase.CATCHING_UP: any(phase in (Phase.DOWN, Phase.STALLED) for phase in above),
         }
         if blocked.get(known.phase, False):
-            standing[partition] = known.after(Event.UPSTREAM_LOST, partition)
-    return replace(facts, standing=standing, revision=facts.revision + 1)
+            statuses[partition] = known.after(Event.UPSTREAM_LOST, partition)
+    return replace(recovery, statuses=statuses, revision=recovery.revision + 1)
 
 
-def nodes_joined(facts: Facts, joined: Mapping[NodeId, float]) -> Facts:
+def nodes_joined(recovery: RecoveryState, joined: Mapping[NodeId, float]) -> RecoveryState:
     """New capacity."""
-    return replace(facts, capacity={**facts.capacity, **joined})
+    return replace(recovery, capacity={**recovery.capacity, **joined})
 
 
-def nodes_left(facts: Facts, left: Iterable[NodeId]) -> Facts:
+def nodes_left(recovery: RecoveryState, left: Iterable[NodeId]) -> RecoveryState:
     """Nodes without partitions are gone: nothing is lost with them."""
     gone = frozenset(left)
-    return replace(facts, capacity={node: value for node, value in facts.capacity.items() if node not in gone})
+    return replace(recovery, capacity={node: value for node, value in recovery.capacity.items() if node not in gone})
 
 
-def switched(facts: Facts, placement: Mapping[Partition, NodeId]) -> Facts:
+def switched(recovery: RecoveryState, placement: Mapping[Partition, NodeId]) -> RecoveryState:
     """Live partitions go on elsewhere, with the same cursor."""
-    standing = dict(facts.standing)
+    statuses = dict(recovery.statuses)
     for partition, node in placement.items():
-        known = standing[partition]
+        known = statuses[partition]
         if known.phase is not Phase.LIVE:
             raise ProtocolError(f"partition {partition} is {known.phase.name} and cannot move; expected it to be LIVE")
-        standing[partition] = replace(known, node=node)
-    return replace(facts, standing=standing, revision=facts.revision + 1)
+        statuses[partition] = replace(known, node=node)
+    return replace(recovery, statuses=statuses, revision=recovery.revision + 1)
 
 
-def rolled_back(facts: Facts) -> Facts:
+def rolled_back(recovery: RecoveryState) -> RecoveryState:
     """Everything is down at its newest checkpoint: the source-replay strategy's answer to each failure."""
-    standing = {
-        partition: replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=facts.restore_point(partition))
-        for partition, known in facts.standing.items()
+    statuses = {
+        partition: replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=recovery.restore_point(partition))
+        for partition, known in recovery.statuses.items()
     }
-    return replace(facts, standing=standing, revision=facts.revision + 1)
+    return replace(recovery, statuses=statuses, revision=recovery.revision + 1)
 
 
-def scheduled(facts: Facts, placement: Mapping[Partition, NodeId], queries: Iterable[str]) -> Facts:
+def scheduled(recovery: RecoveryState, placement: Mapping[Partition, NodeId], queries: Iterable[str]) -> RecoveryState:
     """Down partitions get their nodes; they, and the stalled ones of the same queries, begin to catch up.
 
     A stalled partition that is given another node, because its own is full, leaves its state and begins at its newest checkpoint.
     """
     wanted: set[Partition] = set(placement)
     for name in queries:
-        wanted |= facts.graph.queries[name].partitions
-    standing = dict(facts.standing)
-    for partition in facts.graph.upstream:
-        known = standing[partition]
+        wanted |= recovery.graph.queries[name].partitions
+    statuses = dict(recovery.statuses)
+    for partition in recovery.graph.upstream:
+        known = statuses[partition]
         if partition not in wanted or known.phase in (Phase.LIVE, Phase.CATCHING_UP):
             continue
-        above = (standing[other].phase for other in facts.graph.upstream[partition])
+        above = (statuses[other].phase for other in recovery.graph.upstream[partition])
         if any(phase in (Phase.DOWN, Phase.STALLED) for phase in above):
             continue
         if known.phase is Phase.DOWN and partition not in placement:
             continue
         node = placement.get(partition, known.node)
-        cursor = known.cursor if node == known.node else facts.restore_point(partition)
-        standing[partition] = replace(known.after(Event.SCHEDULED, partition), node=node, cursor=cursor)
-    return replace(facts, standing=standing, revision=facts.revision + 1) if standing != facts.standing else facts
+        cursor = known.cursor if node == known.node else recovery.restore_point(partition)
+        statuses[partition] = replace(known.after(Event.SCHEDULED, partition), node=node, cursor=cursor)
+    return replace(recovery, statuses=statuses, revision=recovery.revision + 1) if statuses != recovery.statuses else recovery
 
 
-def moved(before: Facts, after: Facts) -> list[Partition]:
+def moved(before: RecoveryState, after: RecoveryState) -> list[Partition]:
     """Partitions that had a node and have another one now."""
     return [
         partition
-        for partition, known in before.standing.items()
-        if known.node is not None and after.standing[partition].node not in (None, known.node)
+        for partition, known in before.statuses.items()
+        if known.node is not None and after.statuses[partition].node not in (None, known.node)
     ]
 
 
-def advanced(facts: Facts, cursors: Mapping[Partition, int]) -> Facts:
-    """Partitions caught up to these epochs, and their output was shown; those that met the head, with all upstream, are live."""
-    standing = dict(facts.standing)
+def advanced(recovery: RecoveryState, cursors: Mapping[Partition, int]) -> RecoveryState:
+    """Partitions caught up to these epochs, and their output was published; those that met the head, with all upstream, are live."""
+    statuses = dict(recovery.statuses)
     for partition, cursor in cursors.items():
-        known = standing[partition]
-        standing[partition] = replace(known, cursor=max(known.cursor, cursor), shown=max(known.shown, cursor))
-    return _joined(replace(facts, standing=standing, revision=facts.revision + 1))
+        known = statuses[partition]
+        statuses[partition] = replace(known, cursor=max(known.cursor, cursor), published=max(known.published, cursor))
+    return _joined(replace(recovery, statuses=statuses, revision=recovery.revision + 1))
 
 
-def _joined(facts: Facts) -> Facts:
+def _joined(recovery: RecoveryState) -> RecoveryState:
     # Most of the time nobody is on the way: then the graph need not be gone through.
-    if not any(known.phase is Phase.CATCHING_UP for known in facts.standing.values()):
-        return replace(facts, revision=facts.revision + 1)
-    standing = dict(facts.standing)
-    for partition, upstream in facts.graph.upstream.items():
-        known = standing[partition]
-        is_there = known.phase is Phase.CATCHING_UP and known.cursor == facts.head
-        if is_there and all(standing[other].phase is Phase.LIVE for other in upstream):
-            standing[partition] = known.after(Event.CAUGHT_UP, partition)
-    return replace(facts, standing=standing, revision=facts.revision + 1)
+    if not any(known.phase is Phase.CATCHING_UP for known in recovery.statuses.values()):
+        return replace(recovery, revision=recovery.revision + 1)
+    statuses = dict(recovery.statuses)
+    for partition, upstream in recovery.graph.upstream.items():
+        known = statuses[partition]
+        is_there = known.phase is Phase.CATCHING_UP and known.cursor == recovery.head
+        if is_there and all(statuses[other].phase is Phase.LIVE for other in upstream):
+            statuses[partition] = known.after(Event.CAUGHT_UP, partition)
+    return replace(recovery, statuses=statuses, revision=recovery.revision + 1)
 
 
-def epoch_done(facts: Facts, epoch: int) -> Facts:
+def epoch_done(recovery: RecoveryState, epoch: int) -> RecoveryState:
     """The live partitions have taken one more epoch."""
-    if epoch != facts.head + 1:
-        raise ProtocolError(f"epoch {epoch} cannot follow epoch {facts.head}; expected epoch {facts.head + 1}")
-    standing: dict[Partition, Standing] = {}
+    if epoch != recovery.head + 1:
+        raise ProtocolError(f"epoch {epoch} cannot follow epoch {recovery.head}; expected epoch {recovery.head + 1}")
+    statuses: dict[Partition, PartitionStatus] = {}
     # Partitions of a node mostly stand alike: one value serves them all.
-    alike: dict[tuple[NodeId | None, int], Standing] = {}
-    for partition, known in facts.standing.items():
+    alike: dict[tuple[NodeId | None, int], PartitionStatus] = {}
+    for partition, known in recovery.statuses.items():
         if known.phase is Phase.LIVE:
-            after = alike.get((known.node, known.shown))
+            after = alike.get((known.node, known.published))
             if after is None:
-                after = alike[known.node, known.shown] = replace(known, cursor=epoch, shown=max(epoch, known.shown))
-            standing[partition] = after
+                after = alike[known.node, known.published] = replace(known, cursor=epoch, published=max(epoch, known.published))
+            statuses[partition] = after
         else:
-            standing[partition] = known
-    return _joined(replace(facts, standing=standing, revision=facts.revision + 1, head=epoch))
+            statuses[partition] = known
+    return _joined(replace(recovery, statuses=statuses, revision=recovery.revision + 1, head=epoch))
 
 
-def checkpointed(facts: Facts, epoch: int, partitions: Collection[Partition] | None = None) -> Facts:
+def checkpointed(recovery: RecoveryState, epoch: int, partitions: Collection[Partition] | None = None) -> RecoveryState:
     """The states of an epoch are durable: those of all that are live, or of some. With everybody's, earlier failures are
     history, and buffering ends.
     """
-    saved = facts.live if partitions is None else frozenset(partitions)
+    saved = recovery.live if partitions is None else frozenset(partitions)
     stray = sorted(
-        str(partition) for partition in saved if facts.standing[partition].cursor != epoch or partition not in facts.live
+        str(partition) for partition in saved if recovery.statuses[partition].cursor != epoch or partition not in recovery.live
     )
-    if stray or (facts.standing and not saved):
+    if stray or (recovery.statuses and not saved):
         came = f"{stray[0]} is not live there" if stray else "there is none"
         raise ProtocolError(f"a checkpoint of epoch {epoch} needs partitions that are live at it; {came}")
-    changed = replace(facts, cuts=facts.cuts.with_cut(Cut(epoch, saved)))
-    return replace(changed, nodes_lost=0, is_buffering=False) if len(saved) == len(facts.standing) else changed
+    changed = replace(recovery, cuts=recovery.cuts.with_cut(Cut(epoch, saved)))
+    return replace(changed, nodes_lost=0, is_buffering=False) if len(saved) == len(recovery.statuses) else changed

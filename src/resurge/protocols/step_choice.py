@@ -9,7 +9,7 @@ from functools import cached_property
 
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, lagging, next_step, shadows_needed
-from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols.recovery import Phase, RecoveryState
 from resurge.protocols.step_timing import StepTiming
 
 BACKGROUND_INTERVALS = 1.6
@@ -35,7 +35,7 @@ class StepChoice:
     `shadows` are the cursors of the shadows that exist; `under_way` are the steps of the background jobs that run now.
     """
 
-    facts: Facts
+    recovery: RecoveryState
     coverage: Coverage
     shadows: Mapping[Partition, int]
     timing: StepTiming
@@ -54,12 +54,12 @@ class StepChoice:
     @property
     def is_idle(self) -> bool:
         """True if no query is live: an epoch would publish nothing and only increase the lag of all partitions."""
-        return not self.facts.live and not self.facts.graph.has_source_queries
+        return not self.recovery.live and not self.recovery.graph.has_source_queries
 
     @cached_property
     def recovery_comes_first(self) -> bool:
         """True if the next live epoch is delayed by one catch-up step, or, while no query is live, by all of them."""
-        return self.is_idle or (not self.timing.taken and recovery_comes_first(self.facts))
+        return self.is_idle or (not self.timing.taken and recovery_comes_first(self.recovery))
 
     @property
     def runs_in_background(self) -> bool:
@@ -72,22 +72,22 @@ class StepChoice:
 
         Partitions are chosen by value per cost, as many as the live epoch has time for.
         """
-        near = nearly_caught_up(self.facts, self.in_flight)
+        near = nearly_caught_up(self.recovery, self.in_flight)
         step = self._next(LEAST_EPOCHS_PER_STEP, among=near) if near else None
-        if step is None or set(step.cursors().values()) != {self.facts.head}:
+        if step is None or set(step.cursors().values()) != {self.recovery.head}:
             return None
         # Without buffers, their output would be replayed for other partitions. A shadow serves all of its receivers together.
-        apart = self._without_shadows(step) if self.facts.is_buffering else {}
+        apart = self._without_shadows(step) if self.recovery.is_buffering else {}
         if not apart:
-            return step if step.partitions.keys() >= set(lagging(self.facts)) else None
+            return step if step.partitions.keys() >= set(lagging(self.recovery)) else None
         spare = PIGGYBACK_SHARE * self.timing.usual_s / (self.timing.unit_s or 1.0)
-        few = piggybacked(self.facts, apart, self.timing.cost.factor, spare)
+        few = piggybacked(self.recovery, apart, self.timing.cost.factor, spare)
         return step if len(few) == len(step.partitions) else self._next(LEAST_EPOCHS_PER_STEP, among=few)
 
     def _without_shadows(self, step: CatchUp) -> dict[Partition, range]:
         """The partitions of a step, with their epochs, that no shadow feeds, directly or through others."""
         fed = set(self._fed_by_shadows(step.partitions) if step.shadows else ())
-        for partition, upstream in self.facts.graph.upstream.items():
+        for partition, upstream in self.recovery.graph.upstream.items():
             if upstream & fed and partition in step.partitions:
                 fed.add(partition)
         return {partition: taken for partition, taken in step.partitions.items() if partition not in fed}
@@ -100,14 +100,14 @@ class StepChoice:
         ends before the next live epoch if there is time; otherwise the live epoch takes it along.
         """
         near, steps = self.final_step, [self.final_step_before_epoch(budget_s)]
-        waiting = [partition for partition in lagging(self.facts) if partition not in self.in_flight]
+        waiting = [partition for partition in lagging(self.recovery) if partition not in self.in_flight]
         if near is not None:
             # Their nodes stay free for them.
-            taken = {self.facts.standing[partition].node for partition in near.partitions}
-            waiting = [partition for partition in waiting if self.facts.standing[partition].node not in taken]
-        depth = depths(self.facts, self.in_flight.union(waiting))
+            taken = {self.recovery.statuses[partition].node for partition in near.partitions}
+            waiting = [partition for partition in waiting if self.recovery.statuses[partition].node not in taken]
+        depth = depths(self.recovery, self.in_flight.union(waiting))
         joint = self._joint_step(depth)
-        if not self.facts.is_buffering or joint is not None:
+        if not self.recovery.is_buffering or joint is not None:
             steps.append((joint or self._background_step(waiting, budget_s)) if waiting and not self.under_way else None)
         else:
             steps += self._by_depth(waiting, depth, budget_s)
@@ -129,22 +129,22 @@ class StepChoice:
 
         The lowest depth is first: it reads the buffers of the nodes above it.
         """
-        standing, steps, together = self.facts.standing, list[CatchUp](), list[Partition]()
-        busy = {standing[partition].node for partition in self.in_flight}
-        shared = {standing[partition].node for partition in self.facts.live}
+        statuses, steps, together = self.recovery.statuses, list[CatchUp](), list[Partition]()
+        busy = {statuses[partition].node for partition in self.in_flight}
+        shared = {statuses[partition].node for partition in self.recovery.live}
         highest: dict[NodeId | None, tuple[int, bool]] = {}
         for partition in waiting:
-            node = standing[partition].node
+            node = statuses[partition].node
             # Nodes with live partitions have little time before the next epoch: their steps do not wait for tasks of other nodes.
             mine = (depth[partition], node in shared)
             highest[node] = min(mine, highest.get(node, mine))
         for level in sorted(set(highest.values()), reverse=True):
-            group = [p for p in waiting if highest[standing[p].node] == level and standing[p].node not in busy]
-            fed = {standing[partition].node for partition in self._fed_by_shadows(group)}
-            together += [partition for partition in group if standing[partition].node in fed]
-            step = self._background_step([partition for partition in group if standing[partition].node not in fed], budget_s)
+            group = [p for p in waiting if highest[statuses[p].node] == level and statuses[p].node not in busy]
+            fed = {statuses[partition].node for partition in self._fed_by_shadows(group)}
+            together += [partition for partition in group if statuses[partition].node in fed]
+            step = self._background_step([partition for partition in group if statuses[partition].node not in fed], budget_s)
             # A node sends its buffers only when the step that it works for has ended.
-            if step is not None and not busy & {standing[above].node for above, _ in step.buffered}:
+            if step is not None and not busy & {statuses[above].node for above, _ in step.buffered}:
                 steps.append(step)
         if together and not any(step.shadows for step in self.under_way):
             steps += [step for step in [self._background_step(together, budget_s)] if step is not None]
@@ -154,20 +154,20 @@ class StepChoice:
         step = self._next(MOST_EPOCHS_PER_STEP, among=among)
         if step is None or not step.longest:
             return None
-        more = background_epochs(self.facts, step, self.timing, budget_s)
+        more = background_epochs(self.recovery, step, self.timing, budget_s)
         step = self._next(LEAST_EPOCHS_PER_STEP, more, among)
         return step if step is not None and step.longest else None
 
     def _fed_by_shadows(self, group: Collection[Partition]) -> list[Partition]:
         """The partitions of a group whose input is not completely buffered."""
-        until = shadows_needed(self.facts, self.coverage, group)
-        upstream, standing = self.facts.graph.upstream, self.facts.standing
-        return [p for p in group if any(until.get(above, 0) > standing[p].cursor for above in upstream[p])]
+        until = shadows_needed(self.recovery, self.coverage, group)
+        upstream, statuses = self.recovery.graph.upstream, self.recovery.statuses
+        return [p for p in group if any(until.get(above, 0) > statuses[p].cursor for above in upstream[p])]
 
     def _joint_step(self, depth: Mapping[Partition, int]) -> CatchUp | None:
         """One step for all lagging partitions if they feed each other and the lag is small: separately they would never meet the head."""
         levels = max(depth.values(), default=0)
-        farthest = max((self.facts.head - self.facts.standing[partition].cursor for partition in depth), default=0)
+        farthest = max((self.recovery.head - self.recovery.statuses[partition].cursor for partition in depth), default=0)
         reach = LEAST_EPOCHS_PER_STEP + levels
         return self._next(reach, among=depth) if levels > 1 and farthest <= reach else None
 
@@ -181,7 +181,7 @@ class StepChoice:
 
     def step_with_epoch(self) -> CatchUp | None:
         """The step that runs in one job with the next live epoch."""
-        facts, timing, step = self.facts, self.timing, self.largest_step
+        recovery, timing, step = self.recovery, self.timing, self.largest_step
         if step is None:
             return None
         if self.is_idle or (self.recovery_comes_first and self.under_way):
@@ -189,12 +189,12 @@ class StepChoice:
         if self.recovery_comes_first:
             # The live queries are worth little: the epoch may take an interval longer if that makes a partition live.
             step = self.step_before_epoch(0.0)
-            return step if step is not None and facts.head in step.cursors().values() else None
+            return step if step is not None and recovery.head in step.cursors().values() else None
         if timing.is_concurrent or self.under_way:
             return self.final_step
         if has_room(timing, self.epoch_s(step)):
             return None
-        return self._at_most(epochs_beside(facts, step, timing.latency_slack_s / (timing.unit_s or 1.0)))
+        return self._at_most(epochs_beside(recovery, step, timing.latency_slack_s / (timing.unit_s or 1.0)))
 
     def is_early(self, budget_s: float) -> bool:
         """True if the next live epoch begins before it is due, because it takes lagging partitions along."""
@@ -209,7 +209,7 @@ class StepChoice:
 
     def work_s(self, step: CatchUp) -> float:
         """How long the busiest node of a step would take for one live epoch of the same partitions."""
-        return self.timing.unit_s * max(loads(self.facts, (*step.partitions, *step.shadows)).values(), default=0.0)
+        return self.timing.unit_s * max(loads(self.recovery, (*step.partitions, *step.shadows)).values(), default=0.0)
 
     def _at_most(self, epochs: int) -> CatchUp | None:
         return self._next(epochs) if epochs else None
@@ -220,39 +220,39 @@ class StepChoice:
         more_epochs: Mapping[Partition, int] | None = None,
         among: Collection[Partition] | None = None,
     ) -> CatchUp | None:
-        return next_step(self.facts, self.coverage, self.shadows, most_epochs, more_epochs, among)
+        return next_step(self.recovery, self.coverage, self.shadows, most_epochs, more_epochs, among)
 
 
-def loads(facts: Facts, partitions: Iterable[Partition]) -> dict[NodeId, float]:
+def loads(recovery: RecoveryState, partitions: Iterable[Partition]) -> dict[NodeId, float]:
     """The load that partitions put on their nodes, as a fraction of each node's capacity."""
     used: dict[NodeId, float] = {}
     for partition in partitions:
-        node = facts.standing[partition].node
-        if node is not None and facts.capacity.get(node):
-            used[node] = used.get(node, 0.0) + facts.costs.get(partition, 0.0) / facts.capacity[node]
+        node = recovery.statuses[partition].node
+        if node is not None and recovery.capacity.get(node):
+            used[node] = used.get(node, 0.0) + recovery.costs.get(partition, 0.0) / recovery.capacity[node]
     return used
 
 
-def epochs_beside(facts: Facts, step: CatchUp, spare: float) -> int:
+def epochs_beside(recovery: RecoveryState, step: CatchUp, spare: float) -> int:
     """How many epochs of a step fit into one job with a live epoch, if that may take `spare` of a node's capacity longer.
 
     Nodes that are less busy than the busiest one have time left.
     """
-    live = loads(facts, facts.live)
+    live = loads(recovery, recovery.live)
     longest = max(live.values(), default=0.0) + spare
-    each = loads(facts, (*step.partitions, *step.shadows))
+    each = loads(recovery, (*step.partitions, *step.shadows))
     fitting = min(((longest - live.get(node, 0.0)) / used for node, used in each.items() if used > 0), default=float("inf"))
     return int(min(fitting + 1e-9, MOST_EPOCHS_PER_STEP))
 
 
-def piggybacked(facts: Facts, near: Mapping[Partition, range], factor: float, spare: float) -> frozenset[Partition]:
+def piggybacked(recovery: RecoveryState, near: Mapping[Partition, range], factor: float, spare: float) -> frozenset[Partition]:
     """The nearly caught-up partitions that a live epoch takes along, within `spare` of a node's capacity; at least one group.
 
     Whole queries come first, by priority per cost; then single partitions, upstream first.
     """
-    standing, used, chosen = facts.standing, loads(facts, facts.live), set[Partition]()
+    statuses, used, chosen = recovery.statuses, loads(recovery, recovery.live), set[Partition]()
     limit = max(used.values(), default=0.0) + spare
-    alone = {p: loads(facts, [p]) for p in near}
+    alone = {p: loads(recovery, [p]) for p in near}
     extra = {p: {node: load * (1 + factor * len(near[p])) for node, load in mine.items()} for p, mine in alone.items()}
 
     def cost(group: Iterable[Partition]) -> dict[NodeId, float]:
@@ -262,13 +262,13 @@ def piggybacked(facts: Facts, near: Mapping[Partition, range], factor: float, sp
                 found[node] = found.get(node, 0.0) + load
         return found
 
-    missing = ((need.priority, need.partitions - facts.live) for need in facts.graph.queries.values())
+    missing = ((need.priority, need.partitions - recovery.live) for need in recovery.graph.queries.values())
     whole = [(priority, group) for priority, group in missing if group and group <= near.keys()]
     whole.sort(key=lambda item: -item[0] / max(sum(cost(item[1]).values()), 1e-9))
-    for group in (*(group for _, group in whole), *({p} for p in facts.graph.upstream if p in near)):
+    for group in (*(group for _, group in whole), *({p} for p in recovery.graph.upstream if p in near)):
         more = group - chosen
-        above = (other for p in more for other in facts.graph.upstream[p])
-        if any(standing[other].phase is not Phase.LIVE and other not in chosen | group for other in above):
+        above = (other for p in more for other in recovery.graph.upstream[p])
+        if any(statuses[other].phase is not Phase.LIVE and other not in chosen | group for other in above):
             continue
         loaded = cost(more)
         if not chosen or all(used.get(node, 0.0) + load <= limit for node, load in loaded.items()):
@@ -278,9 +278,9 @@ def piggybacked(facts: Facts, near: Mapping[Partition, range], factor: float, sp
     return frozenset(chosen)
 
 
-def recovery_comes_first(facts: Facts) -> bool:
+def recovery_comes_first(recovery: RecoveryState) -> bool:
     """True if the recovering queries outweigh the live ones enough to delay the next live epoch by one catch-up step."""
-    working, all_of_them = facts.worth
+    working, all_of_them = recovery.worth
     return all_of_them - working > RECOVERY_FIRST_FROM * working
 
 
@@ -290,15 +290,15 @@ def has_room(timing: StepTiming, epoch_s: float) -> bool:
     return left_s >= timing.cost.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
 
 
-def background_epochs(facts: Facts, step: CatchUp, timing: StepTiming, budget_s: float) -> dict[Partition, int]:
+def background_epochs(recovery: RecoveryState, step: CatchUp, timing: StepTiming, budget_s: float) -> dict[Partition, int]:
     """How many epochs each partition may take in a background job.
 
     A node without live partitions can spend all of its time on it. On the other nodes the tasks of the next live epoch, which is
     due after the budget, may have to wait: their steps are short, and are not assumed to be cheaper for taking several epochs.
     A step that ends before the live epoch begins makes room for the next one.
     """
-    live = loads(facts, facts.live)
-    each = loads(facts, (*step.partitions, *step.shadows))
+    live = loads(recovery, recovery.live)
+    each = loads(recovery, (*step.partitions, *step.shadows))
     room_s = {
         node: budget_s + timing.latency_slack_s if live.get(node) else BACKGROUND_INTERVALS * timing.interval_s for node in each
     }
@@ -308,7 +308,7 @@ def background_epochs(facts: Facts, step: CatchUp, timing: StepTiming, budget_s:
     taking_s = {node: max(used * timing.unit_s * timing.cost.factor, 1e-9) for node, used in each.items() if live.get(node)}
     early = {node: int(early_s / each_s) for node, each_s in taking_s.items() if early_s >= each_s}
     usual = {node: max(LEAST_EPOCHS_PER_STEP, int(min(count, MOST_EPOCHS_PER_STEP))) for node, count in fitting.items()}
-    nodes = {partition: facts.standing[partition].node for partition in step.partitions}
+    nodes = {partition: recovery.statuses[partition].node for partition in step.partitions}
     return {
         partition: min(usual.get(node, LEAST_EPOCHS_PER_STEP), early.get(node, MOST_EPOCHS_PER_STEP))
         for partition, node in nodes.items()
@@ -316,28 +316,28 @@ def background_epochs(facts: Facts, step: CatchUp, timing: StepTiming, budget_s:
     }
 
 
-def depths(facts: Facts, group: Collection[Partition]) -> dict[Partition, int]:
+def depths(recovery: RecoveryState, group: Collection[Partition]) -> dict[Partition, int]:
     """The depth of each partition within a group: 1 for those that nothing else in the group feeds."""
     found: dict[Partition, int] = {}
-    for partition, upstream in facts.graph.upstream.items():
+    for partition, upstream in recovery.graph.upstream.items():
         if partition in group:
             found[partition] = 1 + max((found[above] for above in upstream if above in found), default=0)
     return found
 
 
-def nearly_caught_up(facts: Facts, in_flight: Collection[Partition]) -> frozenset[Partition]:
+def nearly_caught_up(recovery: RecoveryState, in_flight: Collection[Partition]) -> frozenset[Partition]:
     """The partitions with so little lag that a live epoch can take them along.
 
     A background step ends one epoch behind the head, so the final step runs together with a live epoch. Partitions whose node
     also works for farther lagging ones are left out, and so is everything below them: live epochs would wait for them.
     """
-    waiting = [p for p in lagging(facts) if p not in in_flight]
-    near = {p for p in waiting if facts.head - facts.standing[p].cursor <= LEAST_EPOCHS_PER_STEP}
-    above = {p: [other for other in facts.graph.upstream[p] if facts.standing[other].phase is not Phase.LIVE] for p in near}
+    waiting = [p for p in lagging(recovery) if p not in in_flight]
+    near = {p for p in waiting if recovery.head - recovery.statuses[p].cursor <= LEAST_EPOCHS_PER_STEP}
+    above = {p: [other for other in recovery.graph.upstream[p] if recovery.statuses[other].phase is not Phase.LIVE] for p in near}
     is_settled = False
     while not is_settled:
-        busy = {facts.standing[p].node for p in (*in_flight, *waiting) if p not in near}
-        left = {p for p in near if facts.standing[p].node not in busy and near.issuperset(above[p])}
+        busy = {recovery.statuses[p].node for p in (*in_flight, *waiting) if p not in near}
+        left = {p for p in near if recovery.statuses[p].node not in busy and near.issuperset(above[p])}
         is_settled, near = left == near, left
     return frozenset(near)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from resurge.model.names import Partition
 from resurge.protocols.catch_up import CatchUp
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 
 SLACK_SHARE = 0.15
 """A live epoch may be late by this part of its latency. Queries count as available up to 1.2 times their usual latency."""
@@ -40,9 +40,9 @@ class Progress:
     lags: Mapping[Partition, int] = field(default_factory=dict)
     stuck_steps: int = 0
 
-    def begun(self, step: CatchUp, facts: Facts) -> "Progress":
+    def begun(self, step: CatchUp, recovery: RecoveryState) -> "Progress":
         """The progress after one more step began: the partition with the largest lag tells whether the last step reduced it."""
-        lags = {partition: facts.head - facts.standing[partition].cursor for partition in step.partitions}
+        lags = {partition: recovery.head - recovery.statuses[partition].cursor for partition in step.partitions}
         if not lags:
             return self
         farthest = max(lags, key=lambda partition: (lags[partition], partition))

@@ -19,7 +19,7 @@ from resurge.coordinator.state import Description, JobState, Pending, Settings
 from resurge.errors import SimulationError, StaleGenerationError
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.simulator.checkers import check_commands, check_step
 from resurge.simulator.journal import Journal, Parts, Planned
 from resurge.simulator.requests import Requests
@@ -129,9 +129,9 @@ class Driver:
         return Description(workload.name, "simulator", self.generation, workload.priorities, workload.key_groups, shown, topology)
 
     @property
-    def facts(self) -> Facts:
+    def recovery(self) -> RecoveryState:
         """What the driver knows."""
-        return self.state.facts
+        return self.state.recovery
 
     @property
     def is_in_a_job(self) -> bool:
@@ -175,8 +175,8 @@ class Driver:
                 return
             self._carry_out(command)
         is_owner = self.is_alive and self.journal.generation == self.generation
-        if self.options.is_checked and is_owner and self.state.facts is not before.facts:
-            check_step(before.facts, self.state, self.world)
+        if self.options.is_checked and is_owner and self.state.recovery is not before.recovery:
+            check_step(before.recovery, self.state, self.world)
 
     def stall(self, for_s: float) -> None:
         """Stand still: inputs wait, and time goes on."""
@@ -238,7 +238,7 @@ class Driver:
         elif isinstance(command, do.Poll):
             self._poll(command)
         elif isinstance(command, do.Plan):
-            answer = answered(command.facts, command.strategy)
+            answer = answered(command.recovery, command.strategy)
             placement = {str(partition): node for partition, node in answer.placement.items()}
             self.deliver(inputs.Planned(command.number, placement, list(answer.queries)))
         elif isinstance(command, do.PlanMoves):

@@ -7,7 +7,7 @@ from enum import Enum
 
 from resurge.coordinator.inputs import ENGINE_FAILED, MISPLACED
 from resurge.model.names import NodeId
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 
 EVERYTHING = 10**9
 
@@ -53,7 +53,7 @@ class KillChosen:
     """Nodes die that a function chooses when the first of them dies: all at once, or the one whose turn it is."""
 
     at_s: float
-    choose: Callable[[Facts], Sequence[NodeId]]
+    choose: Callable[[RecoveryState], Sequence[NodeId]]
     turn: int | None = None
 
 

@@ -39,7 +39,7 @@ class Staged(NamedTuple):
 
 @dataclass
 class Journal:
-    """The durable facts of a job."""
+    """What is durable of a job."""
 
     cuts: Cuts
     planned: dict[int, Planned] = field(default_factory=dict)

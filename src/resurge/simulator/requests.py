@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from resurge.model.names import NodeId
 from resurge.model.requests import DIRECT, PRECOPY, Answer, Balance, Drain, Move, Verdict
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.simulator.faults import Ask, Wanted
 
 WRONG = 0.05
@@ -29,15 +29,15 @@ class Requests:
             release(wish.node)
 
 
-def wish_of(fault: Ask, facts: Facts, request: str) -> Wish:
+def wish_of(fault: Ask, recovery: RecoveryState, request: str) -> Wish:
     """The request, by the chance of its own."""
     rng = random.Random(fault.seed)
-    node = _node(rng, facts)
+    node = _node(rng, recovery)
     if fault.wanted in (Wanted.DRAIN, Wanted.RELEASE):
         return Drain(request, node)
     if fault.wanted in (Wanted.BALANCE, Wanted.DRY_RUN):
         return Balance(request, is_dry_run=fault.wanted is Wanted.DRY_RUN)
-    partitions = list(facts.graph.upstream)
+    partitions = list(recovery.graph.upstream)
     operator = rng.choice(partitions).operator
     groups = [int(partition.key_group) for partition in partitions if partition.operator == operator]
     chosen = rng.sample(groups, rng.randint(0, len(groups)))
@@ -46,6 +46,6 @@ def wish_of(fault: Ask, facts: Facts, request: str) -> Wish:
     return Move(request, operator, node, sorted(chosen), DIRECT if fault.wanted is Wanted.MOVE_DIRECTLY else PRECOPY)
 
 
-def _node(rng: random.Random, facts: Facts) -> NodeId:
-    up = sorted(facts.capacity)
+def _node(rng: random.Random, recovery: RecoveryState) -> NodeId:
+    up = sorted(recovery.capacity)
     return rng.choice(up) if up and rng.random() > WRONG else NodeId("nowhere")

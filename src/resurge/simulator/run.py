@@ -13,7 +13,7 @@ from resurge.coordinator.state import Settings
 from resurge.errors import ResurgeError
 from resurge.model.names import NodeId
 from resurge.protocols.cuts import Cuts
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.simulator.checkers import check_end, check_requests
 from resurge.simulator.driver import Doomed, Driver, DriverOptions
 from resurge.simulator.faults import (
@@ -53,7 +53,7 @@ class Outcome:
     seed: int
     strategy: str
     events: list[Event]
-    facts: Facts
+    recovery: RecoveryState
     broken: str | None = None
     drivers: Sequence[Driver] = ()
 
@@ -70,7 +70,7 @@ def simulate(
     """Run a scenario, given or drawn from the seed, to its end; a broken promise ends it early and is named in the outcome.
 
     >>> outcome = simulate("random", seed=1)
-    >>> outcome.broken is None, outcome.facts.is_whole
+    >>> outcome.broken is None, outcome.recovery.all_live
     (True, True)
     """
     rng = random.Random(seed)
@@ -91,7 +91,7 @@ def simulate(
         run.to_the_end()
     except ResurgeError as error:
         broken = f"at {run.env.now:.3f} s: {error}"
-    return Outcome(chosen, seed, strategy, events, run.driver.facts, broken, run.lives)
+    return Outcome(chosen, seed, strategy, events, run.driver.recovery, broken, run.lives)
 
 
 class _Run:
@@ -122,10 +122,10 @@ class _Run:
         self.driver.start()
         self.env.process(self._faults())
         self.env.run(self.env.process(self._watch()))
-        facts = self.driver.facts
-        self.telemetry.write(JobStopped(self.env.now, facts.head, ""))
+        recovery = self.driver.recovery
+        self.telemetry.write(JobStopped(self.env.now, recovery.head, ""))
         if self.scenario.heals:
-            check_end(facts, self.world)
+            check_end(recovery, self.world)
             check_requests(self.driver.state, self.driver.requests)
 
     # Drivers
@@ -150,9 +150,9 @@ class _Run:
         calm_s = self.scenario.timing.interval_s * (2 if self.scenario.heals else 20)
         state = self.driver.state
         is_settled = not state.open_commands and self.env.now >= self.driver.stalled_until_s
-        is_reported = state.emitted.live in (None, state.facts.live_queries)
+        is_reported = state.emitted.live in (None, state.recovery.live_queries)
         is_still = state.migration is None
-        return waited_s > calm_s and state.facts.is_whole and is_settled and is_reported and is_still
+        return waited_s > calm_s and state.recovery.all_live and is_settled and is_reported and is_still
 
     def _restart(self) -> None:
         """Another driver takes over after a while."""
@@ -177,7 +177,7 @@ class _Run:
         self.over_from_s = self.env.now
 
     def _heal(self) -> Generator[simpy.Event, Any, None]:
-        """Whatever was cut off, slow or standing still is over; machines come until they suffice."""
+        """Whatever was cut off, slow or stopped is over; machines come until they suffice."""
         while not self.driver.is_alive or self.env.now < self.driver.stalled_until_s:
             yield self.env.timeout(self.scenario.timing.interval_s)
         self._reconnect([name for name, node in self.world.nodes.items() if node.cut_at_s is not None])
@@ -211,7 +211,7 @@ class _Run:
         elif isinstance(fault, KillChosen):
             if not self.doomed:
                 # All are chosen at the first kill, so that those of later ones do not depend on what was recovered where.
-                self.doomed = list(fault.choose(self.driver.facts))
+                self.doomed = list(fault.choose(self.driver.recovery))
             self._kill(self.doomed if fault.turn is None else [self.doomed[fault.turn]])
         else:
             yield from self._until(fault.moment)
@@ -221,7 +221,7 @@ class _Run:
         if not self.driver.is_alive:
             return
         requests = self.driver.requests
-        wish = wish_of(fault, self.driver.facts, f"r{len(requests.asked)}")
+        wish = wish_of(fault, self.driver.recovery, f"r{len(requests.asked)}")
         requests.asked[wish.request] = wish
         if fault.wanted is Wanted.RELEASE:
             requests.releases[wish.request] = lambda node: self._after(0.5, lambda: self._kill([node]))
@@ -298,9 +298,9 @@ class _Run:
 
     def _moving_nodes(self) -> list[NodeId]:
         """The nodes that state moves from and to."""
-        migration, standing = self.driver.state.migration, self.driver.facts.standing
+        migration, statuses = self.driver.state.migration, self.driver.recovery.statuses
         moves = migration.moves if migration is not None else {}
-        found = {node for partition, target in moves.items() for node in (standing[partition].node, target)}
+        found = {node for partition, target in moves.items() for node in (statuses[partition].node, target)}
         return [node for node in self.world.up() if node in found]
 
     def _kill(self, nodes: list[NodeId]) -> None:

@@ -145,7 +145,7 @@ class StudyCluster:
             # All nodes_to_kill are chosen at the first kill, so that those of later ones do not depend on what was recovered where.
             if not chosen:
                 names = self.cluster.executor_nodes(self.inner.spark)
-                chosen.extend(names[node] for node in nodes_to_kill(engine.facts, case, self.study.seed))
+                chosen.extend(names[node] for node in nodes_to_kill(engine.recovery, case, self.study.seed))
             return [chosen.pop(0) for _ in range(min(count, len(chosen)))]
 
         return choose
@@ -185,7 +185,7 @@ class Watch:
         if self.timer is None:
             self.usual_s.append(latency_s)
             return
-        is_all = self.killed >= self.kill and self.engine.facts.is_whole
+        is_all = self.killed >= self.kill and self.engine.recovery.all_live
         is_settled = is_all and latency_s < AVAILABLE_BELOW * median(self.usual_s)
         self.settled = self.settled + 1 if is_settled else 0
         if self.settled >= self.settled_epochs:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from resurge.model.names import NodeId
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.studies.failure_cases import ANYWHERE, DOWNSTREAM, UPSTREAM, FailureCase
 
 BEST_CASE = "best-case"
@@ -77,23 +77,23 @@ class Figures:
         return [FailureCase(f"eager-{kill}", "eager", kill, ()) for kill in sorted({few, min(self.kill, self.nodes - 1)})]
 
 
-def _leaves_some(facts: Facts, dead: Sequence[NodeId]) -> bool:
-    left = {partition for partition, known in facts.standing.items() if known.node not in dead}
-    return any(need.partitions <= left for need in facts.graph.queries.values())
+def _leaves_some(recovery: RecoveryState, dead: Sequence[NodeId]) -> bool:
+    left = {partition for partition, known in recovery.statuses.items() if known.node not in dead}
+    return any(need.partitions <= left for need in recovery.graph.queries.values())
 
 
-def nodes_to_kill(facts: Facts, case: FailureCase, seed: int) -> list[NodeId]:
+def nodes_to_kill(recovery: RecoveryState, case: FailureCase, seed: int) -> list[NodeId]:
     """As many nodes as the case wants: at random by seed, those in the wanted place first.
 
     If all may be anywhere, at random among those choices that leave some query alone, so that it shows what others' recovery
     costs; if there are any.
     """
-    order, rng = sorted(facts.capacity), random.Random(seed)
+    order, rng = sorted(recovery.capacity), random.Random(seed)
     tries = [rng.sample(order, len(order)) for _ in range(MOST_TRIES)]
-    spared = (shuffled for shuffled in tries if _leaves_some(facts, shuffled[: case.kill]))
+    spared = (shuffled for shuffled in tries if _leaves_some(recovery, shuffled[: case.kill]))
     shuffled = tries[0] if case.place != ANYWHERE else next(spared, tries[0])
     # Partitions without anything above them are the upper end of the topology.
-    upper = {known.node for partition, known in facts.standing.items() if not facts.graph.upstream[partition]}
+    upper = {known.node for partition, known in recovery.statuses.items() if not recovery.graph.upstream[partition]}
     if case.place != ANYWHERE:
         shuffled.sort(key=lambda node: (node in upper) is (case.place == DOWNSTREAM))
     return shuffled[: case.kill]

@@ -62,10 +62,10 @@ class SpanExporter:
         self._generation = event.generation
 
     def _epoch_finished(self, event: events.EpochFinished) -> None:
-        facts = {"resurge.epoch": event.epoch, "resurge.rows_read": event.rows_read, "resurge.state_bytes": event.state_bytes}
-        epoch = self._span("epoch", event.at_s - event.took_s, facts)
+        recovery = {"resurge.epoch": event.epoch, "resurge.rows_read": event.rows_read, "resurge.state_bytes": event.state_bytes}
+        epoch = self._span("epoch", event.at_s - event.took_s, recovery)
         # An epoch of the live topology is one Spark job.
-        job = self._span("job", event.at_s - event.took_s, facts | {"resurge.job_kind": "live"}, epoch)
+        job = self._span("job", event.at_s - event.took_s, recovery | {"resurge.job_kind": "live"}, epoch)
         for level, cpu_s in event.phases_s.items():
             job.set_attribute(f"resurge.cpu_s.{level.replace(' ', '_')}", cpu_s)
         self._end(job, event.at_s)
@@ -75,7 +75,7 @@ class SpanExporter:
         self._whole("checkpoint", event.at_s - event.took_s, event.at_s, {"resurge.epoch": event.epoch})
 
     def _catch_up_finished(self, event: events.CatchUpFinished) -> None:
-        facts = {
+        recovery = {
             "resurge.job_kind": "catch-up",
             "resurge.first_epoch": event.first,
             "resurge.last_epoch": event.last,
@@ -83,7 +83,7 @@ class SpanExporter:
             "resurge.shadows": event.shadows,
             "resurge.restore_s": event.restore_s,
         }
-        self._whole("job", event.at_s - event.took_s, event.at_s, facts, self._recovery)
+        self._whole("job", event.at_s - event.took_s, event.at_s, recovery, self._recovery)
 
     def _nodes_killed(self, event: events.NodesKilled) -> None:
         self._killed_s = event.at_s
@@ -106,8 +106,8 @@ class SpanExporter:
             )
 
     def _move_started(self, event: events.MoveStarted) -> None:
-        facts = {"resurge.request": event.request, "resurge.how": event.how, "resurge.partitions": len(event.partitions)}
-        self._moves[event.request] = self._span("move", event.at_s, facts)
+        recovery = {"resurge.request": event.request, "resurge.how": event.how, "resurge.partitions": len(event.partitions)}
+        self._moves[event.request] = self._span("move", event.at_s, recovery)
 
     def _move_ended(self, event: events.MoveEnded) -> None:
         # One that began before this exporter did is known by its length.
@@ -124,12 +124,12 @@ class SpanExporter:
         self._end(span, event.at_s)
 
     def _recovery_planned(self, event: events.RecoveryPlanned) -> None:
-        facts = {
+        recovery = {
             "resurge.partitions": len(event.partitions),
             "resurge.queries": len({query_of(name) for name in event.queries}),
             "resurge.strategy": event.strategy,
         }
-        self._whole("plan", event.at_s - event.took_s, event.at_s, facts, self._recovery)
+        self._whole("plan", event.at_s - event.took_s, event.at_s, recovery, self._recovery)
 
     def _queries_changed(self, event: events.QueriesChanged) -> None:
         if event.down:
@@ -157,12 +157,12 @@ class SpanExporter:
             if query not in self._outages:
                 self._outages[query] = self._span("query outage", event.at_s, {"resurge.query": query}, self._recovery)
 
-    def _whole(self, name: str, from_s: float, to_s: float, facts: dict[str, Any], parent: Any = None) -> None:
-        self._end(self._span(name, from_s, facts, parent), to_s)
+    def _whole(self, name: str, from_s: float, to_s: float, recovery: dict[str, Any], parent: Any = None) -> None:
+        self._end(self._span(name, from_s, recovery, parent), to_s)
 
-    def _span(self, name: str, from_s: float, facts: dict[str, Any], parent: Any = None) -> Any:
+    def _span(self, name: str, from_s: float, recovery: dict[str, Any], parent: Any = None) -> Any:
         context = self._trace.set_span_in_context(parent) if parent is not None else None
-        given = facts | {"resurge.generation": self._generation}
+        given = recovery | {"resurge.generation": self._generation}
         return self._tracer.start_span(name, context, attributes=given, start_time=_nanoseconds(from_s))
 
     def _end(self, span: Any, at_s: float) -> None:

@@ -49,7 +49,7 @@ def told(state: JobState, *events: Input, now_s: float = 1.0) -> tuple[JobState,
         sent += commands
         for command in commands:
             if isinstance(command, Plan):
-                answer = answered(command.facts, command.strategy)
+                answer = answered(command.recovery, command.strategy)
                 placement = {str(partition): node for partition, node in answer.placement.items()}
                 waiting.append(Planned(command.number, placement, list(answer.queries)))
             elif isinstance(command, Poll):
@@ -74,13 +74,13 @@ def test_an_epoch_is_logged_before_it_runs_and_committed_before_it_is_published(
     commit = next(n for n, command in enumerate(sent) if isinstance(command, Append) and isinstance(command.record, EpochCommit))
     publish = next(n for n, command in enumerate(sent) if isinstance(command, Publish))
     assert commit < publish
-    assert state.facts.head == 1
+    assert state.recovery.head == 1
 
 
 def test_who_is_absent_is_as_the_newest_record_has_it() -> None:
     """Also a checkpoint's: a commit after it that says nothing means those who are not in the checkpoint."""
     state, run = running()
-    everyone = tuple(state.facts.graph.upstream)
+    everyone = tuple(state.recovery.graph.upstream)
     state = replace(state, settings=replace(state.settings, saves_partially=True))
     state, sent = told(state, Requested(RunEpochs(1)), JobEnded(run.job.attempt, JobResult(published_epochs=[1], rows_read=1)))
     assert next(c.record.absent for c in sent if isinstance(c, Append) and isinstance(c.record, EpochCommit)) == ()
@@ -111,7 +111,7 @@ def test_the_late_result_of_a_void_job_is_discarded() -> None:
     state, _ = told(state, NodesChanged([sorted(run.job.nodes)[0]]))
     after, sent = told(state, JobEnded(run.job.attempt, JobResult(published_epochs=[1])))
     assert [type(command) for command in sent] == [Discard]
-    assert after.facts == state.facts
+    assert after.recovery == state.recovery
 
 
 def test_a_node_that_joins_under_a_known_name_has_lost_everything() -> None:
@@ -120,7 +120,7 @@ def test_a_node_that_joins_under_a_known_name_has_lost_everything() -> None:
     known = sorted(run.job.nodes)[0]
     state, sent = told(state, NodesChanged([], {known: Member(1.0)}))
     assert Cancel(run.job.attempt) in sent
-    assert known in state.facts.capacity
+    assert known in state.recovery.capacity
 
 
 def test_a_job_at_which_the_engine_fails_is_tried_again_after_a_pause_but_not_for_ever() -> None:
@@ -152,7 +152,7 @@ def test_the_planner_is_asked_after_the_live_epoch_that_runs() -> None:
     strategy = Strategy("blocking")
     state = first_state(Settings(), Description("job", "test", 1, {}, 1, {}), strategy, whole().graph, NODES, Found())
     state, _ = told(state, Requested(Start()), Requested(RunEpochs()))
-    node = next(known.node for partition, known in state.facts.standing.items() if partition.operator == "c")
+    node = next(known.node for partition, known in state.recovery.statuses.items() if partition.operator == "c")
     assert node is not None
     state, sent = told(state, NodesChanged([node]))
     [run] = [command for command in sent if isinstance(command, Run)]

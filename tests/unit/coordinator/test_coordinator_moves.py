@@ -30,7 +30,7 @@ from resurge.coordinator.state import Description, JobState, Settings
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.requests import DIRECT, Balance, Drain, Move, Verdict
 from resurge.model.work import Job
-from resurge.protocols import recovery
+from resurge.protocols import recovery as transitions
 from resurge.protocols.recovery import Graph, QueryNeed
 from resurge.telemetry.events import MoveEnded, MoveStarted
 
@@ -48,8 +48,8 @@ class Driven:
         found = Found(costs=dict.fromkeys(COUNTS, costs))
         state = first_state(settings, Description("job", "test", 1, {}, 6, {}), Strategy(), graph, members, found)
         placement = dict(zip(COUNTS, (N1, N1, N1, N2, N2, N2), strict=True))
-        facts = recovery.begin(graph, state.facts.capacity, placement, 0)
-        self.state: JobState = replace(state, facts=replace(facts, costs=state.facts.costs))
+        recovery = transitions.begin(graph, state.recovery.capacity, placement, 0)
+        self.state: JobState = replace(state, recovery=replace(recovery, costs=state.recovery.costs))
         self.sent: list[Command] = []
         self.now_s = 0.0
         self.tell(Requested(Start()), Requested(RunEpochs()))
@@ -63,7 +63,7 @@ class Driven:
                 if isinstance(command, Poll):
                     waiting.append(InputReady(command.epoch, is_empty=False))
                 elif isinstance(command, Plan):
-                    answer = scheduled(command.facts, command.strategy)
+                    answer = scheduled(command.recovery, command.strategy)
                     placement = {str(partition): node for partition, node in answer.placement.items()}
                     waiting.append(Planned(command.number, placement, list(answer.queries)))
                 elif isinstance(command, PlanMoves):
@@ -90,7 +90,7 @@ class Driven:
         return [command.event for command in self.sent if isinstance(command, Emit) and isinstance(command.event, kind)]
 
     def place(self, partition: Partition) -> str | None:
-        return self.state.facts.standing[partition].node
+        return self.state.recovery.statuses[partition].node
 
 
 def started() -> Driven:
@@ -114,7 +114,7 @@ def test_state_is_shipped_while_epochs_go_on_and_the_rest_with_the_switch() -> N
     driven.finish(live)
     switch = driven.job()
     assert switch.leaves == {COUNTS[0]: N1}
-    assert [(ship.cursor, ship.base) for ship in switch.ships] == [(driven.state.facts.head, shipping.attempt)]
+    assert [(ship.cursor, ship.base) for ship in switch.ships] == [(driven.state.recovery.head, shipping.attempt)]
     assert driven.place(COUNTS[0]) == N1
     driven.finish(switch)
     assert driven.place(COUNTS[0]) == N3 and driven.state.versions[COUNTS[0]] == switch.attempt
@@ -176,9 +176,9 @@ def test_a_shipment_that_fails_ends_the_move_and_not_the_job() -> None:
     driven.finish(driven.job())
     driven.tell(JobEnded(driven.job(ships_only=True).attempt, failure=Failure(ENGINE_FAILED, "a run is gone")))
     assert driven.answers()[-1] == (Verdict.FAILED, "a run is gone; nothing has moved")
-    before = driven.state.facts.head
+    before = driven.state.recovery.head
     driven.finish(driven.job())
-    assert driven.state.failure is None and driven.state.facts.head == before + 1
+    assert driven.state.failure is None and driven.state.recovery.head == before + 1
 
 
 def test_no_partition_switches_with_a_checkpoint() -> None:
@@ -206,7 +206,7 @@ def test_a_drained_node_is_emptied_and_takes_nothing_again() -> None:
     assert N1 not in driven.job().nodes
     running = driven.job()
     driven.tell(NodesChanged([N1]))
-    assert driven.state.facts.is_whole and not driven.state.facts.is_buffering and driven.state.facts.nodes_lost == 0
+    assert driven.state.recovery.all_live and not driven.state.recovery.is_buffering and driven.state.recovery.nodes_lost == 0
     assert driven.job() == running
 
 
@@ -260,7 +260,7 @@ def test_a_drain_without_room_is_refused_with_what_is_short() -> None:
     driven.finish(driven.job())
     [(verdict, text)] = driven.answers()
     assert verdict is Verdict.REFUSED and text.startswith("'n1' cannot be drained: its partitions cost 0.9, the others have 0.1")
-    assert not driven.state.draining and driven.state.facts.capacity[N1] == 1.0
+    assert not driven.state.draining and driven.state.recovery.capacity[N1] == 1.0
 
 
 def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from resurge.coordinator.job_events import Emitted, planned
 from resurge.coordinator.scheduling import Strategy, everything_down, schedule, with_costs
-from resurge.protocols import recovery
-from resurge.protocols.recovery import Facts, Phase
+from resurge.protocols import recovery as transitions
+from resurge.protocols.recovery import Phase, RecoveryState
 from resurge.telemetry.events import Event, LoadMeasured, NodeLost, QueriesChanged, RecoveryPlanned
 from tests.unit.protocols.test_recovery import N1, N2, whole
 
@@ -16,28 +16,28 @@ class Telling:
     def __init__(self, *, is_new: bool = True) -> None:
         self.emitted = Emitted.at_start(is_new=is_new)
 
-    def changed(self, before: Facts, after: Facts) -> list[Event]:
+    def changed(self, before: RecoveryState, after: RecoveryState) -> list[Event]:
         self.emitted, events = self.emitted.changed(1.0, before, after)
         return events
 
-    def back(self, facts: Facts) -> list[str]:
-        self.emitted, events = self.emitted.committed(1.0, facts)
+    def back(self, recovery: RecoveryState) -> list[str]:
+        self.emitted, events = self.emitted.committed(1.0, recovery)
         return [query for event in events if isinstance(event, QueriesChanged) for query in event.back]
 
 
 def test_a_query_with_nothing_to_catch_up_with_is_back_with_the_next_commit() -> None:
     """It was rolled back to a checkpoint that is the head: it becomes live without a step, and is not forgotten."""
-    telling, facts = Telling(), whole()
-    assert telling.back(facts) == []
-    lost = recovery.nodes_lost(facts, [N2], 1)
-    events = telling.changed(facts, lost)
+    telling, recovery = Telling(), whole()
+    assert telling.back(recovery) == []
+    lost = transitions.nodes_lost(recovery, [N2], 1)
+    events = telling.changed(recovery, lost)
     assert [event.down for event in events if isinstance(event, QueriesChanged)] == [["c/0"]]
     assert any(isinstance(event, NodeLost) for event in events)
     planned = schedule(lost, Strategy("eager"))
     assert planned.of_phase(Phase.CATCHING_UP)
     assert telling.back(planned) == []
-    live = recovery.advanced(planned, {})
-    assert live.is_whole
+    live = transitions.advanced(planned, {})
+    assert live.all_live
     assert telling.changed(planned, live) == []
     assert telling.back(live) == ["c/0"]
     assert telling.back(live) == []
@@ -45,50 +45,50 @@ def test_a_query_with_nothing_to_catch_up_with_is_back_with_the_next_commit() ->
 
 def test_a_query_that_is_lost_again_before_it_showed_anything_is_told_once() -> None:
     """Down stays down until something is committed."""
-    telling, facts = Telling(), whole()
-    assert telling.back(facts) == []
-    lost = recovery.nodes_lost(facts, [N2], 1)
-    assert telling.changed(facts, lost)
-    live = recovery.advanced(schedule(lost, Strategy("eager")), {})
-    again = recovery.nodes_lost(live, [N1], 1)
+    telling, recovery = Telling(), whole()
+    assert telling.back(recovery) == []
+    lost = transitions.nodes_lost(recovery, [N2], 1)
+    assert telling.changed(recovery, lost)
+    live = transitions.advanced(schedule(lost, Strategy("eager")), {})
+    again = transitions.nodes_lost(live, [N1], 1)
     assert [event for event in telling.changed(live, again) if isinstance(event, QueriesChanged)] == []
 
 
 def test_a_new_job_tells_of_nobody_and_one_that_goes_on_of_all() -> None:
     """Nobody waits for a job that never ran."""
-    facts = replace(whole(), revision=1)
-    start = everything_down(facts.graph, facts.capacity, 0, 0, {})
+    recovery = replace(whole(), revision=1)
+    start = everything_down(recovery.graph, recovery.capacity, 0, 0, {})
     for is_new in (True, False):
         telling = Telling(is_new=is_new)
         assert telling.changed(start, start) == []
         assert telling.back(start) == []
-        assert telling.back(facts) == ([] if is_new else sorted(facts.graph.queries))
+        assert telling.back(recovery) == ([] if is_new else sorted(recovery.graph.queries))
 
 
 def test_load_is_told_when_something_moved_and_every_few_seconds() -> None:
     """A page that shows load is at most some seconds behind, and a steady job writes little."""
-    emitted, facts = Emitted(), whole()
+    emitted, recovery = Emitted(), whole()
 
-    def loads(now_s: float, seen: Facts) -> list[Event]:
+    def loads(now_s: float, seen: RecoveryState) -> list[Event]:
         nonlocal emitted
         emitted, events = emitted.measured(now_s, seen)
         return events
 
-    assert len(loads(0.0, facts)) == 1
-    assert loads(2.0, facts) == []
-    lost = recovery.nodes_lost(facts, [N2], 1)
+    assert len(loads(0.0, recovery)) == 1
+    assert loads(2.0, recovery) == []
+    lost = transitions.nodes_lost(recovery, [N2], 1)
     (moved,) = loads(2.5, lost)
     assert isinstance(moved, LoadMeasured)
-    assert sum(sum(load.phases.values()) for load in moved.operators.values()) == len(facts.standing)
+    assert sum(sum(load.phases.values()) for load in moved.operators.values()) == len(recovery.statuses)
     assert set(moved.nodes) == set(lost.capacity)
-    assert loads(3.0, facts) == []
+    assert loads(3.0, recovery) == []
     assert len(loads(8.0, lost)) == 1
 
 
 def test_plan_says_what_was_free_and_what_each_failed_query_needed() -> None:
     """The reason of a decision is in the event that tells of it, also for queries that were left out."""
-    facts = with_costs(whole(), dict.fromkeys(whole().standing, 0.25))
-    lost = recovery.nodes_lost(facts, [N2], 1)
+    recovery = with_costs(whole(), dict.fromkeys(whole().statuses, 0.25))
+    lost = transitions.nodes_lost(recovery, [N2], 1)
     after = schedule(lost, Strategy("eager"))
     (told_of,) = planned(1.0, lost, after, 0.0, "eager")
     assert isinstance(told_of, RecoveryPlanned)

@@ -2,24 +2,24 @@
 
 from dataclasses import replace
 
-from resurge.protocols import recovery
+from resurge.protocols import recovery as transitions
 from resurge.protocols.catch_up import next_step
 from resurge.protocols.cuts import Cuts
 from resurge.protocols.epoch_sets import EpochSet
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from tests.unit.protocols.test_recovery import N2, N3, N4, A, B, C, whole
 
 
-def after(epochs: int) -> Facts:
+def after(epochs: int) -> RecoveryState:
     """All live at this epoch, the last checkpoint being of epoch 5."""
-    facts = whole()
+    recovery = whole()
     for epoch in range(6, epochs + 1):
-        facts = recovery.epoch_done(facts, epoch)
-    return facts
+        recovery = transitions.epoch_done(recovery, epoch)
+    return recovery
 
 
-def lost_and_scheduled(facts: Facts) -> Facts:
-    return recovery.scheduled(recovery.nodes_lost(facts, [N2], correlated_from=2), {B: N4}, ["c/0"])
+def lost_and_scheduled(recovery: RecoveryState) -> RecoveryState:
+    return transitions.scheduled(transitions.nodes_lost(recovery, [N2], correlated_from=2), {B: N4}, ["c/0"])
 
 
 def test_a_live_upstream_partition_is_replayed_as_a_shadow_where_no_buffer_is() -> None:
@@ -41,8 +41,8 @@ def test_buffers_spare_the_shadow() -> None:
 
 def test_a_shadow_goes_on_from_where_it_is() -> None:
     """Steps are bounded; the next one does not begin again."""
-    facts = recovery.advanced(lost_and_scheduled(after(8)), {B: 6})
-    step = next_step(facts, {}, {A: 6}, most_epochs=1)
+    recovery = transitions.advanced(lost_and_scheduled(after(8)), {B: 6})
+    step = next_step(recovery, {}, {A: 6}, most_epochs=1)
     assert step is not None
     assert (step.epochs, step.shadows_kept) == ([7], {A})
 
@@ -56,26 +56,26 @@ def test_a_shadow_that_has_passed_what_another_partition_needs_begins_anew() -> 
 
 def test_a_shadow_that_feeds_a_new_shadow_begins_anew_too() -> None:
     """c comes back; the shadow of b begins at the checkpoint, so that of a must as well."""
-    facts = recovery.scheduled(recovery.nodes_lost(after(8), [N3], correlated_from=2), {C: N4}, ["c/0"])
-    step = next_step(facts, {}, {A: 7})
+    recovery = transitions.scheduled(transitions.nodes_lost(after(8), [N3], correlated_from=2), {C: N4}, ["c/0"])
+    step = next_step(recovery, {}, {A: 7})
     assert step is not None
     assert (step.shadows, step.shadows_kept) == ({A: range(6, 9), B: range(6, 9)}, frozenset())
 
 
 def test_a_shadow_from_before_the_last_checkpoint_is_not_kept() -> None:
     """Its epochs are no longer in the journal."""
-    facts = lost_and_scheduled(after(8))
-    facts = recovery.advanced(replace(facts, cuts=Cuts.whole(facts.graph.upstream, 7)), {B: 7})
-    step = next_step(facts, {}, {A: 6})
+    recovery = lost_and_scheduled(after(8))
+    recovery = transitions.advanced(replace(recovery, cuts=Cuts.whole(recovery.graph.upstream, 7)), {B: 7})
+    step = next_step(recovery, {}, {A: 6})
     assert step is not None
     assert (step.epochs, step.shadows_kept) == ([8], frozenset())
 
 
-def both_behind(cursor_of_b: int, cursor_of_c: int) -> Facts:
+def both_behind(cursor_of_b: int, cursor_of_c: int) -> RecoveryState:
     """b and c catch up, from different epochs."""
-    facts = recovery.nodes_lost(after(12), [N2, N3], correlated_from=2)
-    facts = recovery.scheduled(facts, {B: N4, C: N4}, ["c/0"])
-    return recovery.advanced(facts, {B: cursor_of_b, C: cursor_of_c})
+    recovery = transitions.nodes_lost(after(12), [N2, N3], correlated_from=2)
+    recovery = transitions.scheduled(recovery, {B: N4, C: N4}, ["c/0"])
+    return transitions.advanced(recovery, {B: cursor_of_b, C: cursor_of_c})
 
 
 def test_everyone_goes_on_from_where_it_is() -> None:

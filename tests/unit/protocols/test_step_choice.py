@@ -5,7 +5,7 @@ from dataclasses import replace
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.catch_up import CatchUp, Coverage
 from resurge.protocols.epoch_sets import EpochSet
-from resurge.protocols.recovery import Facts, Phase, QueryNeed
+from resurge.protocols.recovery import Phase, QueryNeed, RecoveryState
 from resurge.protocols.step_choice import (
     StepChoice,
     epochs_beside,
@@ -20,15 +20,15 @@ QUIET = StepTiming(interval_s=5.0, usual_s=1.0, normal_s=1.0, cost=StepCost(1.0)
 ALONE = replace(QUIET, is_concurrent=False)
 
 
-def lagging(epochs: int, cost: float = 0.25) -> Facts:
+def lagging(epochs: int, cost: float = 0.25) -> RecoveryState:
     """b is back on another node and has as many epochs to go as there were since the checkpoint of epoch 5."""
-    facts = lost_and_scheduled(after(5 + epochs))
+    recovery = lost_and_scheduled(after(5 + epochs))
     capacity = {N4: 1.0, **dict.fromkeys(whole().capacity, 1.0)}
-    return replace(facts, capacity=capacity, costs={A: 0.5, B: cost, C: 0.0})
+    return replace(recovery, capacity=capacity, costs={A: 0.5, B: cost, C: 0.0})
 
 
-def choice(facts: Facts, timing: StepTiming) -> StepChoice:
-    return StepChoice(facts, {(A, B): EpochSet.of(range(6, facts.head + 1))}, {}, timing)
+def choice(recovery: RecoveryState, timing: StepTiming) -> StepChoice:
+    return StepChoice(recovery, {(A, B): EpochSet.of(range(6, recovery.head + 1))}, {}, timing)
 
 
 def test_steps_always_gain_on_the_head() -> None:
@@ -40,10 +40,10 @@ def test_steps_always_gain_on_the_head() -> None:
 
 def test_nodes_that_are_less_busy_catch_up_while_the_busiest_works() -> None:
     """a fills half of its node in each epoch; b alone on another has time for two epochs, and with some patience for three."""
-    facts = lagging(3)
-    step = choice(facts, ALONE).largest_step
+    recovery = lagging(3)
+    step = choice(recovery, ALONE).largest_step
     assert step is not None
-    assert (epochs_beside(facts, step, 0.0), epochs_beside(facts, step, 0.25)) == (2, 3)
+    assert (epochs_beside(recovery, step, 0.0), epochs_beside(recovery, step, 0.25)) == (2, 3)
 
 
 def test_live_epochs_carry_steps_only_where_there_is_no_room_between_them() -> None:
@@ -83,35 +83,35 @@ def test_where_jobs_run_one_by_one_steps_fit_between_two_epochs() -> None:
 
 def test_a_live_epoch_waits_for_one_step_when_hardly_anything_is_live() -> None:
     """Everything of worth is on its way back: a step takes what fits into an interval; the next one is as any other."""
-    facts = lagging(16)
-    worth = {name: replace(need, priority=100 if B in need.partitions else 1) for name, need in facts.graph.queries.items()}
-    facts = replace(facts, graph=replace(facts.graph, queries=worth))
-    asked = choice(facts, QUIET)
+    recovery = lagging(16)
+    worth = {name: replace(need, priority=100 if B in need.partitions else 1) for name, need in recovery.graph.queries.items()}
+    recovery = replace(recovery, graph=replace(recovery.graph, queries=worth))
+    asked = choice(recovery, QUIET)
     assert asked.recovery_comes_first
     assert not asked.runs_in_background
     step = asked.step_before_epoch(0.1)
     assert step is not None
     assert step.longest == 16
-    slow = choice(facts, replace(QUIET, unit_s=4.0)).step_before_epoch(0.1)
+    slow = choice(recovery, replace(QUIET, unit_s=4.0)).step_before_epoch(0.1)
     assert slow is not None
     assert slow.longest == 4
     assert asked.step_with_epoch() == asked.largest_step
-    later = choice(facts, replace(QUIET, taken=4))
+    later = choice(recovery, replace(QUIET, taken=4))
     assert not later.recovery_comes_first
     assert later.runs_in_background
 
 
 def test_live_epochs_wait_for_all_while_they_would_serve_nobody() -> None:
     """Nothing is live: the head stays where it is until it is met, however long a step takes, unless sources have queries."""
-    facts = lagging(16)
-    facts = replace(facts, standing=dict.fromkeys(facts.standing, facts.standing[B]))
+    recovery = lagging(16)
+    recovery = replace(recovery, statuses=dict.fromkeys(recovery.statuses, recovery.statuses[B]))
     slow = replace(QUIET, unit_s=100.0, taken=8)
-    asked = choice(facts, slow)
+    asked = choice(recovery, slow)
     assert asked.recovery_comes_first
     assert not asked.runs_in_background
     assert asked.step_before_epoch(0.0) == asked.largest_step is not None
     assert asked.step_with_epoch() is None
-    served = choice(replace(facts, graph=replace(facts.graph, has_source_queries=True)), slow)
+    served = choice(replace(recovery, graph=replace(recovery.graph, has_source_queries=True)), slow)
     assert not served.recovery_comes_first
 
 
@@ -152,12 +152,12 @@ def test_short_steps_tell_of_the_overhead_and_long_ones_of_the_work() -> None:
 
 def test_where_live_partitions_wait_for_the_same_core_steps_stay_short() -> None:
     """But not where b shares its node with a live partition, whose next epoch is due in a second or two."""
-    facts = lagging(16)
-    standing = {**facts.standing, B: replace(facts.standing[B], node=facts.standing[A].node)}
-    facts = replace(facts, standing=standing)
+    recovery = lagging(16)
+    statuses = {**recovery.statuses, B: replace(recovery.statuses[B], node=recovery.statuses[A].node)}
+    recovery = replace(recovery, statuses=statuses)
     learnt = replace(QUIET, cost=StepCost(1.0, 0.5))
     steps = [
-        choice(facts, timing).background_steps(budget_s) for timing, budget_s in ((QUIET, 1.0), (learnt, 1.0), (learnt, 2.0))
+        choice(recovery, timing).background_steps(budget_s) for timing, budget_s in ((QUIET, 1.0), (learnt, 1.0), (learnt, 2.0))
     ]
     assert [step.longest for [step] in steps] == [4, 4, 6]
 
@@ -169,22 +169,24 @@ def test_readers_are_patient_as_they_are_used_to_more() -> None:
     assert replace(used, usual_s=4.0).latency_slack_s == 0.15 * (2.5 + 4.0)
 
 
-def returning(head: int, cursors: dict[Partition, int], nodes: dict[Partition, NodeId], *, is_buffering: bool = True) -> Facts:
+def returning(
+    head: int, cursors: dict[Partition, int], nodes: dict[Partition, NodeId], *, is_buffering: bool = True
+) -> RecoveryState:
     """Some are on their way back, all others live; the last checkpoint is of epoch 5."""
-    facts = after(head)
-    standing = {
+    recovery = after(head)
+    statuses = {
         partition: replace(
             known,
             phase=Phase.CATCHING_UP if partition in cursors else Phase.LIVE,
             cursor=cursors.get(partition, head),
             node=nodes.get(partition, known.node),
         )
-        for partition, known in facts.standing.items()
+        for partition, known in recovery.statuses.items()
     }
     # Somebody reads a alone, so that live epochs do not wait for the others.
-    graph = replace(facts.graph, queries={**facts.graph.queries, "a/0": QueryNeed(5, frozenset((A,)))})
-    costs = dict.fromkeys(standing, 0.2)
-    return replace(facts, graph=graph, standing=standing, is_buffering=is_buffering, costs=costs)
+    graph = replace(recovery.graph, queries={**recovery.graph.queries, "a/0": QueryNeed(5, frozenset((A,)))})
+    costs = dict.fromkeys(statuses, 0.2)
+    return replace(recovery, graph=graph, statuses=statuses, is_buffering=is_buffering, costs=costs)
 
 
 ALL_BUFFERED: Coverage = {pair: EpochSet.of(range(6, 40)) for pair in ((A, B), (B, C))}
@@ -192,36 +194,36 @@ ALL_BUFFERED: Coverage = {pair: EpochSet.of(range(6, 40)) for pair in ((A, B), (
 
 def test_every_node_goes_on_at_its_own_pace() -> None:
     """b and c are on different nodes: c takes what b has behind it, while b goes on, whose node must be there to send it."""
-    facts = returning(30, {B: 12, C: 8}, {B: N2, C: N3})
-    lower, upper = StepChoice(facts, ALL_BUFFERED, {}, QUIET).background_steps(1.0)
+    recovery = returning(30, {B: 12, C: 8}, {B: N2, C: N3})
+    lower, upper = StepChoice(recovery, ALL_BUFFERED, {}, QUIET).background_steps(1.0)
     assert (lower.partitions, upper.partitions) == ({C: range(9, 13)}, {B: range(13, 29)})
     assert lower.buffered == {(B, C): range(9, 13)}
-    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [lower]).background_steps(1.0) == [upper]
-    assert StepChoice(facts, ALL_BUFFERED, {}, QUIET, [upper]).background_steps(1.0) == []
+    assert StepChoice(recovery, ALL_BUFFERED, {}, QUIET, [lower]).background_steps(1.0) == [upper]
+    assert StepChoice(recovery, ALL_BUFFERED, {}, QUIET, [upper]).background_steps(1.0) == []
 
 
 def test_without_buffers_all_go_together() -> None:
     """What b produces is nowhere else, so that c takes it from b in the same job; and only when nothing is under way."""
-    facts = returning(30, {B: 8, C: 8}, {B: N2, C: N3}, is_buffering=False)
-    [step] = StepChoice(facts, {(A, B): EpochSet.of(range(6, 40))}, {}, QUIET).background_steps(1.0)
+    recovery = returning(30, {B: 8, C: 8}, {B: N2, C: N3}, is_buffering=False)
+    [step] = StepChoice(recovery, {(A, B): EpochSet.of(range(6, 40))}, {}, QUIET).background_steps(1.0)
     assert step.partitions.keys() == {B, C}
-    assert StepChoice(facts, {}, {}, QUIET, [CatchUp({LONE: range(6, 7)})]).background_steps(1.0) == []
+    assert StepChoice(recovery, {}, {}, QUIET, [CatchUp({LONE: range(6, 7)})]).background_steps(1.0) == []
 
 
 def test_those_whom_the_same_shadows_feed_go_together() -> None:
     """Buffers have nothing: a shadow of a feeds b; nobody else leads shadows on meanwhile, and lone needs none."""
-    facts = returning(30, {B: 8, C: 8, LONE: 8}, {B: N2, C: N3, LONE: N4})
-    steps = StepChoice(facts, {}, {A: 8}, QUIET).background_steps(1.0)
+    recovery = returning(30, {B: 8, C: 8, LONE: 8}, {B: N2, C: N3, LONE: N4})
+    steps = StepChoice(recovery, {}, {A: 8}, QUIET).background_steps(1.0)
     assert sorted(bool(step.shadows) for step in steps) == [False, True]
     under_way = CatchUp({}, {A: range(6, 9)})
-    [alone] = StepChoice(facts, {}, {A: 8}, QUIET, [under_way]).background_steps(1.0)
+    [alone] = StepChoice(recovery, {}, {A: 8}, QUIET, [under_way]).background_steps(1.0)
     assert alone.partitions.keys() == {LONE}
 
 
 def test_those_who_feed_each_other_take_the_last_stretch_together() -> None:
     """On its own c would always be one step behind b: four epochs are few enough for one step for both."""
-    facts = returning(30, {B: 28, C: 26}, {B: N2, C: N2})
-    [step] = StepChoice(facts, ALL_BUFFERED, {}, QUIET).background_steps(1.0)
+    recovery = returning(30, {B: 28, C: 26}, {B: N2, C: N2})
+    [step] = StepChoice(recovery, ALL_BUFFERED, {}, QUIET).background_steps(1.0)
     assert step.cursors() == {B: 30, C: 30}
 
 
@@ -238,16 +240,16 @@ def test_who_is_nearly_there_joins_the_epoch_while_others_go_on() -> None:
 
 def test_a_live_epoch_takes_along_what_is_worth_most_as_far_as_it_can() -> None:
     """b and lone are both one behind, on nodes that are full for one epoch: lone alone, if it is worth more for what it costs."""
-    facts = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
-    facts = replace(facts, costs={A: 0.5, B: 0.9, C: 0.0, LONE: 0.9})
+    recovery = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
+    recovery = replace(recovery, costs={A: 0.5, B: 0.9, C: 0.0, LONE: 0.9})
     patient, busy = (replace(QUIET, usual_s=seconds) for seconds in (5.0, 1.0))
-    both = StepChoice(facts, ALL_BUFFERED, {}, patient).step_with_epoch()
+    both = StepChoice(recovery, ALL_BUFFERED, {}, patient).step_with_epoch()
     assert both is not None
     assert both.partitions.keys() == {B, LONE}
     for priority, first in ((9, LONE), (1, B)):
         queries = {"b/0": QueryNeed(3, frozenset((A, B))), "lone/0": QueryNeed(priority, frozenset((LONE,)))}
         queries |= {"a/0": QueryNeed(20, frozenset((A,)))}
-        valued = replace(facts, graph=replace(facts.graph, queries=queries))
+        valued = replace(recovery, graph=replace(recovery.graph, queries=queries))
         one = StepChoice(valued, ALL_BUFFERED, {}, busy).step_with_epoch()
         assert one is not None
         assert one.partitions.keys() == {first}
@@ -255,8 +257,8 @@ def test_a_live_epoch_takes_along_what_is_worth_most_as_far_as_it_can() -> None:
 
 def test_what_shadows_feed_is_not_taken_along_with_what_needs_none() -> None:
     """Nothing of a is buffered for b; lone reads its own input."""
-    facts = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
-    joined = StepChoice(facts, {}, {A: 28}, QUIET).step_with_epoch()
+    recovery = returning(30, {B: 29, LONE: 29}, {B: N2, LONE: N4})
+    joined = StepChoice(recovery, {}, {A: 28}, QUIET).step_with_epoch()
     assert joined is not None
     assert (joined.partitions.keys(), joined.shadows) == ({LONE}, {})
     alone = StepChoice(returning(30, {B: 29}, {B: N2}), {}, {A: 28}, QUIET).step_with_epoch()

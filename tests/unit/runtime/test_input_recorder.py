@@ -27,7 +27,7 @@ def test_a_run_replays_to_the_state_in_which_it_ended(tmp_path: Path) -> None:
     found = replayed_file(tmp_path / "telemetry.inputs")
     assert not [step.difference for step in found if step.difference]
     assert found[-1].event is None, "expected the log to have an orderly end"
-    assert found[-1].state.facts.head == found[-1].state.facts.checkpoint == 5
+    assert found[-1].state.recovery.head == found[-1].state.recovery.checkpoint == 5
 
 
 def test_every_log_is_complete_in_itself_and_the_oldest_are_dropped(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_job_without_state_trims_its_journal_and_goes_on_after_a_crash(tmp_pat
     with started(bench.engine(doubled(bench))) as engine:
         for _ in range(EPOCHS // 2):
             engine.step()
-        assert engine.facts.checkpoint >= EPOCHS // 2 - 2
+        assert engine.recovery.checkpoint >= EPOCHS // 2 - 2
         assert len(list((bench.store / "journal").glob("*.json"))) < 20
     finish(bench.engine(doubled(bench)))
     assert sorted(bench.shown()["out"]["v"]) == sorted(2 * sign * epoch for epoch in range(EPOCHS) for sign in (1, -1))

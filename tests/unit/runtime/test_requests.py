@@ -81,7 +81,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     thread = threading.Thread(target=run_until_done, args=(engine,), daemon=True)
     thread.start()
     deadline_s = time.monotonic() + 120
-    while not (engine.is_started and engine.facts.head > 2) and time.monotonic() < deadline_s:
+    while not (engine.is_started and engine.recovery.head > 2) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     yield folder / "job"
     engine.stop()

@@ -15,7 +15,7 @@ from resurge.operators.aggregates import count, sum_
 from resurge.operators.program import Program, compile_topology
 from resurge.protocols.catch_up import next_step
 from resurge.protocols.epoch_sets import EpochSet
-from resurge.protocols.recovery import Facts, Phase, Standing
+from resurge.protocols.recovery import PartitionStatus, Phase, RecoveryState
 from resurge.runtime.driver.graphs import partition_graph
 from resurge.runtime.driver.job_plans import JobFrame, PartitionWork, Slots, Work, job_plan
 from resurge.runtime.driver.versions import Version, Versions
@@ -56,7 +56,7 @@ def exchange_of(program: Program) -> int:
     return next(exchange.number for exchange in program.exchanges if "totals" in exchange.consumers)
 
 
-def outage(program: Program, epochs: int) -> tuple[Versions, Buffers, Facts]:
+def outage(program: Program, epochs: int) -> tuple[Versions, Buffers, RecoveryState]:
     """The lower operator is behind by so many epochs, all of them buffered."""
     versions, buffers, graph = Versions(program), Buffers(), partition_graph(program)
     counts = [partition for partition in graph.upstream if partition.operator == "counts"]
@@ -66,20 +66,20 @@ def outage(program: Program, epochs: int) -> tuple[Versions, Buffers, Facts]:
         versions.buffer(str(epoch), [SlotReport(0, 1, buffers=[BufferReport(NODE, 1, f"buffer-{epoch}", 100, tables)])])
         tasks = tuple(Task(Replica(partition, NODE, epoch - 1)) for partition in counts)
         buffers = buffers.keep(Job(str(epoch), (epoch,), tasks, frozenset((NODE,)), epoch, buffered_for=totals), {NODE: 100})
-    standing = {
-        p: Standing(Phase.LIVE, NODE, epochs, epochs) if p in counts else Standing(Phase.CATCHING_UP, OTHER, 0, 0)
+    statuses = {
+        p: PartitionStatus(Phase.LIVE, NODE, epochs, epochs) if p in counts else PartitionStatus(Phase.CATCHING_UP, OTHER, 0, 0)
         for p in graph.upstream
     }
-    return versions, buffers, Facts(graph, standing, {NODE: 1.0, OTHER: 1.0}, head=epochs)
+    return versions, buffers, RecoveryState(graph, statuses, {NODE: 1.0, OTHER: 1.0}, head=epochs)
 
 
-def decision_s(versions: Versions, buffers: Buffers, facts: Facts) -> float:
+def decision_s(versions: Versions, buffers: Buffers, recovery: RecoveryState) -> float:
     """How long it takes to decide on a step and to find its buffers."""
     best = float("inf")
     for _ in range(5):
         began = time.perf_counter()
         for _ in range(20):
-            step = next_step(facts, buffers.coverage(facts.graph.upstream), {})
+            step = next_step(recovery, buffers.coverage(recovery.graph.upstream), {})
             assert step is not None
             assert not step.shadows
             found = versions.replays(step.buffered)
@@ -99,13 +99,13 @@ def test_a_decision_after_a_long_outage_takes_as_long_as_after_a_short_one() -> 
 @pytest.mark.parametrize("limit_bytes", [0, 250, 10_000])
 def test_buffers_beyond_the_limit_do_not_count(limit_bytes: int) -> None:
     """The oldest are given up first, and coverage says what is left."""
-    versions, buffers, facts = outage(chain(), 5)
+    versions, buffers, recovery = outage(chain(), 5)
     left = min(5, limit_bytes // 100)
     dropped = buffers.excess(limit_bytes, ())
     assert len(dropped) == 5 - left
     buffers = buffers.without(dropped)
     pair = (Partition("counts", KeyGroup(0)), Partition("totals", KeyGroup(1)))
-    covered = buffers.coverage(facts.graph.upstream).get(pair, EpochSet())
+    covered = buffers.coverage(recovery.graph.upstream).get(pair, EpochSet())
     assert [epoch in covered for epoch in range(1, 6)] == [False] * (5 - left) + [True] * left
     assert not buffers.excess(limit_bytes, ())
     for buffered in dropped:
@@ -116,13 +116,13 @@ def test_buffers_beyond_the_limit_do_not_count(limit_bytes: int) -> None:
 
 def test_buffers_of_lost_nodes_do_not_count() -> None:
     """Nor do those before a global checkpoint."""
-    versions, buffers, facts = outage(chain(), 3)
+    versions, buffers, recovery = outage(chain(), 3)
     pair = (Partition("counts", KeyGroup(0)), Partition("totals", KeyGroup(1)))
-    assert buffers.without_nodes([NODE]).coverage(facts.graph.upstream) == {}
+    assert buffers.without_nodes([NODE]).coverage(recovery.graph.upstream) == {}
     assert versions.replays({pair: range(1, 4)})
     versions.keep_only([], [], [OTHER])
     assert not versions.replays({pair: range(1, 4)})
-    versions, _, facts = outage(chain(), 3)
+    versions, _, recovery = outage(chain(), 3)
     versions.drop_buffers()
     assert not versions.replays({pair: range(1, 4)})
-    assert next_step(facts, {}, {}) is not None
+    assert next_step(recovery, {}, {}) is not None

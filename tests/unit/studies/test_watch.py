@@ -11,7 +11,7 @@ class Stopped:
 
     def __init__(self) -> None:
         self.stops = 0
-        self.facts = SimpleNamespace(is_whole=True)
+        self.recovery = SimpleNamespace(all_live=True)
 
     def stop(self) -> None:
         self.stops += 1
@@ -35,9 +35,9 @@ def test_a_run_ends_when_latency_has_been_normal_for_some_epochs_in_a_row() -> N
     watch.listen(NodesKilled(7.0, ["n2"]))
     watch.listen(epoch(8.0, 5.0))
     watch.listen(epoch(9.0, 6.1))
-    engine.facts.is_whole = False
+    engine.recovery.all_live = False
     watch.listen(epoch(10.0, 5.0))
-    engine.facts.is_whole = True
+    engine.recovery.all_live = True
     watch.listen(epoch(11.0, 5.9))
     assert engine.stops == 0
     watch.listen(epoch(12.0, 5.9))

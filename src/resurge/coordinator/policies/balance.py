@@ -16,31 +16,31 @@ REST_EPOCHS = 10
 
 def proposed(state: JobState, now_s: float) -> JobState:
     """Look at the load once per epoch; never in the middle of a recovery."""
-    watch, facts = state.balancing, state.facts
-    if not state.settings.balances or facts.head == watch.head or not facts.is_whole:
+    watch, recovery = state.balancing, state.recovery
+    if not state.settings.balances or recovery.head == watch.head or not recovery.all_live:
         return state
     is_uneven = _is_uneven(state)
-    watch = replace(watch, head=facts.head, uneven=watch.uneven + 1 if is_uneven else 0)
-    if watch.uneven < PATIENCE_EPOCHS or facts.head < watch.not_before_epoch:
+    watch = replace(watch, head=recovery.head, uneven=watch.uneven + 1 if is_uneven else 0)
+    if watch.uneven < PATIENCE_EPOCHS or recovery.head < watch.not_before_epoch:
         return replace(state, balancing=watch)
     return replace(state, balancing=replace(watch, uneven=0), migration=Migration("", PRECOPY, now_s))
 
 
 def rested(state: JobState) -> JobState:
     """A move has ended, or none was found: nothing moves for a while."""
-    rest = replace(state.balancing, uneven=0, not_before_epoch=state.facts.head + REST_EPOCHS)
+    rest = replace(state.balancing, uneven=0, not_before_epoch=state.recovery.head + REST_EPOCHS)
     return replace(state, balancing=rest)
 
 
 def _is_uneven(state: JobState) -> bool:
-    capacity = {node: value for node, value in state.facts.capacity.items() if node not in state.draining}
+    capacity = {node: value for node, value in state.recovery.capacity.items() if node not in state.draining}
     total = sum(capacity.values())
     if len(capacity) < 2 or total <= 0:
         return False
     used = dict.fromkeys(capacity, 0.0)
-    for partition, known in state.facts.standing.items():
+    for partition, known in state.recovery.statuses.items():
         if known.node is not None and known.node in used:
-            used[known.node] += state.facts.costs.get(partition, 0.0)
+            used[known.node] += state.recovery.costs.get(partition, 0.0)
     mean = sum(used.values()) / total
     highest = max(used[node] / capacity[node] for node in used if capacity[node] > 0)
     return highest > LEAST_UTILISATION and highest > UNEVEN * mean

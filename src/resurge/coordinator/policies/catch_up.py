@@ -5,7 +5,7 @@ from dataclasses import replace
 from resurge.coordinator.jobs import step_job
 from resurge.coordinator.policies.submitting import admits, submitted
 from resurge.coordinator.state import JobState
-from resurge.protocols import recovery
+from resurge.protocols import recovery as transitions
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.step_choice import EARLY_SHARE, StepChoice
 from resurge.protocols.step_timing import StepCost, StepTiming
@@ -13,7 +13,7 @@ from resurge.protocols.step_timing import StepCost, StepTiming
 
 def choice(state: JobState) -> StepChoice:
     """What can be done next, as far as is known now."""
-    settings, rhythm, facts = state.settings, state.rhythm, state.facts
+    settings, rhythm, recovery = state.settings, state.rhythm, state.recovery
     cost = rhythm.cost or StepCost(rhythm.attempt_s / 2)
     unit_s = settings.interval_s * settings.headroom
     is_concurrent = settings.is_concurrent and not rhythm.progress.is_stuck
@@ -21,7 +21,7 @@ def choice(state: JobState) -> StepChoice:
     timing = StepTiming(settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken)
     shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
     under_way = [flight.step for flight in state.background if flight.step is not None]
-    return StepChoice(facts, state.buffers.coverage(facts.graph.upstream), shadows, timing, under_way)
+    return StepChoice(recovery, state.buffers.coverage(recovery.graph.upstream), shadows, timing, under_way)
 
 
 def comes_first(state: JobState) -> bool:
@@ -38,13 +38,13 @@ def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
     Background jobs that are under way are waited for where the next live epoch must not begin before them.
     """
     asked = choice(state)
-    state = replace(state, lane=replace(state.lane, considered=state.facts.revision, is_looked=True))
+    state = replace(state, lane=replace(state.lane, considered=state.recovery.revision, is_looked=True))
     background = frozenset(flight.job.attempt for flight in state.background)
     if background and (budget_s is None or asked.recovery_comes_first):
         return replace(state, lane=replace(state.lane, awaited=background, awaited_until_s=float("inf")))
     if asked.largest_step is None:
         # They have nothing left to take: what has met the head is live.
-        return replace(state, facts=recovery.advanced(state.facts, {}))
+        return replace(state, recovery=transitions.advanced(state.recovery, {}))
     if budget_s is not None and asked.runs_in_background:
         soon = asked.final_step_before_epoch(budget_s)
         state, attempts = launched(state, now_s, asked.background_steps(budget_s))
@@ -75,9 +75,9 @@ def launched(state: JobState, now_s: float, steps: list[CatchUp]) -> tuple[JobSt
         job = step_job(state, attempt, step)
         if admits(state, job):
             attempts[attempt] = step
-            rhythm = replace(state.rhythm, progress=state.rhythm.progress.begun(step, state.facts))
+            rhythm = replace(state.rhythm, progress=state.rhythm.progress.begun(step, state.recovery))
             state = submitted(replace(named, rhythm=rhythm), now_s, job, step, is_foreground=False)
-    return replace(state, lane=replace(state.lane, considered=state.facts.revision)), attempts
+    return replace(state, lane=replace(state.lane, considered=state.recovery.revision)), attempts
 
 
 def joined_step(state: JobState) -> tuple[JobState, CatchUp | None]:
@@ -86,7 +86,7 @@ def joined_step(state: JobState) -> tuple[JobState, CatchUp | None]:
     if state.is_catching_up:
         asked = choice(state)
         if asked.largest_step is None:
-            state = replace(state, facts=recovery.advanced(state.facts, {}))
+            state = replace(state, recovery=transitions.advanced(state.recovery, {}))
         step = asked.step_with_epoch()
         if step is not None and not admits(state, step_job(state, "", step)):
             step = None
@@ -96,7 +96,7 @@ def joined_step(state: JobState) -> tuple[JobState, CatchUp | None]:
 
 def hurries(state: JobState, left_s: float) -> tuple[JobState, bool]:
     """Whether the next live epoch begins before it is due; asked once as long as nothing changes."""
-    revision = state.facts.revision
+    revision = state.recovery.revision
     if left_s > early_s(state) or state.lane.hurried == revision or not state.is_catching_up:
         return state, False
     state = replace(state, lane=replace(state.lane, hurried=revision))

@@ -15,7 +15,7 @@ def rested(state: JobState, now_s: float) -> JobState:
     """Between two live epochs: lagging partitions take steps; then the next epoch is due."""
     lane = state.lane
     left_s = wait_s(lane.began_s, now_s, lane.rest_s)
-    is_news = lane.considered != state.facts.revision
+    is_news = lane.considered != state.recovery.revision
     if state.is_catching_up and is_news and (left_s > 0 or not lane.is_looked):
         return catch_up.stepped(state, now_s, left_s)
     state, is_early = catch_up.hurries(state, left_s)
@@ -26,7 +26,7 @@ def rested(state: JobState, now_s: float) -> JobState:
 
 def due(state: JobState, now_s: float) -> JobState:
     """Begin the next live epoch, or first what it waits for."""
-    if catch_up.comes_first(state) and state.lane.considered != state.facts.revision:
+    if catch_up.comes_first(state) and state.lane.considered != state.recovery.revision:
         return catch_up.stepped(state, now_s, 0.0)
     state = catch_up.launched_beside(state, now_s)
     if state.pending is not None:
@@ -35,7 +35,7 @@ def due(state: JobState, now_s: float) -> JobState:
     limit = row_limit(state.rhythm.pace, configured) if state.settings.back_pressure else configured
     lane = replace(state.lane, turn=Turn.POLLING)
     state = replace(state, lane=lane, rhythm=replace(state.rhythm, row_limit=limit))
-    return state.sending(Poll(state.facts.head + 1, limit, state.goal.activity is Activity.DRAINING))
+    return state.sending(Poll(state.recovery.head + 1, limit, state.goal.activity is Activity.DRAINING))
 
 
 def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:
@@ -47,7 +47,7 @@ def input_ready(state: JobState, ready: InputReady, now_s: float) -> JobState:
         arrivals_s = {**state.arrivals_s, ready.epoch: ready.arrival_s}
         state = replace(state, pending=pending, arrivals_s=arrivals_s, lane=replace(state.lane, turn=Turn.DUE))
         return state.appending(EpochPlan(ready.epoch, is_drain))
-    state = state.emitting(*state.emitted.committed(now_s, state.facts))
+    state = state.emitting(*state.emitted.committed(now_s, state.recovery))
     rest_s = max(state.settings.idle_s, 0.0 if goal.until_idle else state.settings.interval_s)
     lane = replace(state.lane, turn=Turn.RESTING, rest_s=rest_s, is_looked=True)
     state = replace(state, lane=lane)
@@ -66,7 +66,7 @@ def _submitted(state: JobState, now_s: float) -> JobState:
     epoch = state.pending.epoch
     state, step = catch_up.joined_step(state)
     is_checkpoint = checkpoint.is_wanted(state, epoch)
-    if is_checkpoint and step is not None and not checkpoint.is_possible_with(state.facts, step):
+    if is_checkpoint and step is not None and not checkpoint.is_possible_with(state.recovery, step):
         state, step = replace(state, rhythm=replace(state.rhythm, taken=0)), None
     # A checkpoint saves what is durable nowhere; a state that has just come does not know what is.
     state, moves = (state, {}) if step is not None or is_checkpoint else migration.switching(state, now_s)

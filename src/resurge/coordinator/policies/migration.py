@@ -20,7 +20,7 @@ from resurge.coordinator.state import JobState, Migration
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import PRECOPY, Answer, Balance, Drain, Move, Verdict
 from resurge.model.work import Job, Replica, Role
-from resurge.protocols import recovery
+from resurge.protocols import recovery as transitions
 from resurge.protocols.recovery import Phase
 from resurge.telemetry import events
 
@@ -54,7 +54,7 @@ def proposed(state: JobState, now_s: float) -> JobState:
     migration = state.migration
     if migration is None:
         return balance.proposed(state, now_s)
-    if migration.question is not None or not state.facts.is_whole:
+    if migration.question is not None or not state.recovery.all_live:
         return state
     if not migration.is_planned:
         problem = move_problem(state, migration.drains)
@@ -81,7 +81,7 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
     if answer.refusal:
         return _refused(state, answer.refusal, now_s)
     moves = {Partition.parse(name): node for name, node in answer.moves.items()}
-    if not state.facts.is_whole or not state.facts.capacity.keys() >= set(moves.values()):
+    if not state.recovery.all_live or not state.recovery.capacity.keys() >= set(moves.values()):
         return replace(state, migration=replace(migration, is_planned=False))
     if migration.is_dry_run:
         return _concluded(state, now_s, move_requests.summary(state, moves, answer))
@@ -91,8 +91,8 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
 
 
 def _started(state: JobState, migration: Migration, moves: Moves, now_s: float) -> JobState:
-    here = {str(partition): [str(state.facts.standing[partition].node), str(node)] for partition, node in moves.items()}
-    begun = replace(migration, moves=dict(moves), is_reported=True, rounds={}, shipped_bytes={}, kept_from=state.facts.head)
+    here = {str(partition): [str(state.recovery.statuses[partition].node), str(node)] for partition, node in moves.items()}
+    begun = replace(migration, moves=dict(moves), is_reported=True, rounds={}, shipped_bytes={}, kept_from=state.recovery.head)
     state = replace(state, migration=begun)
     if not migration.is_reported:
         state = responded(state, migration.request, Answer(Verdict.ACCEPTED, f"{len(moves)} partitions move"))
@@ -110,7 +110,7 @@ def _unready(state: JobState, migration: Migration) -> list[Partition]:
         partition
         for partition, target in migration.moves.items()
         if state.versions.get(partition) is not None
-        and state.facts.standing[partition].node != target
+        and state.recovery.statuses[partition].node != target
         and (
             (partition, target) not in state.copies
             or (migration.shipped_bytes.get(partition, 0) > RIDING_BYTES and migration.rounds.get(partition, 0) < MOST_ROUNDS)
@@ -144,9 +144,9 @@ def switching(state: JobState, now_s: float) -> tuple[JobState, Moves]:
     migration = state.migration
     if migration is None or migration.question is not None or not migration.is_planned or not migration.moves:
         return state, {}
-    if not state.facts.is_whole or state.background or _unready(state, migration):
+    if not state.recovery.all_live or state.background or _unready(state, migration):
         return state, {}
-    moves = {p: node for p, node in migration.moves.items() if state.facts.standing[p].node != node}
+    moves = {p: node for p, node in migration.moves.items() if state.recovery.statuses[p].node != node}
     if full := fits(state, moves):
         return given_up(state, full, now_s), {}
     return state, moves
@@ -157,7 +157,7 @@ def switched(state: JobState, job: Job, result: JobResult, now_s: float) -> JobS
     placement = {task.partition: task.node for task in job.tasks if task.partition in job.leaves}
     state = replace(
         state,
-        facts=recovery.switched(state.facts, placement),
+        recovery=transitions.switched(state.recovery, placement),
         buffers=state.buffers.without_producers(placement),
         copies={key: copy for key, copy in state.copies.items() if key[0] not in placement},
     )
@@ -176,8 +176,8 @@ def switched(state: JobState, job: Job, result: JobResult, now_s: float) -> JobS
 
 def after_loss(state: JobState, gone: frozenset[NodeId], now_s: float) -> JobState:
     """Copies on lost nodes, or of lost primaries, are gone; so are the moves that needed them."""
-    facts = state.facts
-    down = frozenset(facts.of_phase(Phase.DOWN))
+    recovery = state.recovery
+    down = frozenset(recovery.of_phase(Phase.DOWN))
     copies = {key: copy for key, copy in state.copies.items() if key[1] not in gone and key[0] not in down}
     state = replace(state, copies=copies, draining=state.draining - gone)
     migration = state.migration
@@ -224,7 +224,7 @@ def _concluded(state: JobState, now_s: float, text: str = "") -> JobState:
     migration = state.migration
     assert migration is not None
     if migration.drains is not None:
-        if any(known.node == migration.drains for known in state.facts.standing.values()):
+        if any(known.node == migration.drains for known in state.recovery.statuses.values()):
             return replace(state, migration=replace(migration, moves={}, is_planned=False))
         text = f"node {migration.drains} is empty and may go"
     return _ended(state, Answer(Verdict.DONE, text or f"{migration.moved} partitions have moved"), now_s)

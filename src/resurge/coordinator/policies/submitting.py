@@ -25,7 +25,7 @@ def admits(state: JobState, job: Job) -> bool:
 
 
 def _refused(state: JobState, job: Job) -> str:
-    missing = sorted(job.nodes - state.facts.capacity.keys())
+    missing = sorted(job.nodes - state.recovery.capacity.keys())
     if missing or not job.nodes:
         return f"it needs {', '.join(missing) or 'nodes, and has none'}; expected nodes that are up"
     mine = _written(job) if state.jobs else set()

@@ -157,7 +157,7 @@ class Edge:
         """All commands of one input are carried out: let go of what nothing will ask for."""
         for attempt in [name for name, known in self.attempts.items() if name not in state.jobs and known.is_reported]:
             del self.attempts[attempt]
-        known = (state.versions, state.shadows, state.facts.capacity, state.copies)
+        known = (state.versions, state.shadows, state.recovery.capacity, state.copies)
         if any(mine is not other for mine, other in zip(known, self._settled, strict=True)):
             self._settled = known
             self.versions.keep_only(*known)
@@ -175,7 +175,7 @@ class Edge:
 
     def _plan(self, command: do.Plan) -> None:
         began_s = time.monotonic()
-        answer = answered(command.facts, command.strategy)
+        answer = answered(command.recovery, command.strategy)
         placement = {str(partition): node for partition, node in answer.placement.items()}
         self.tell(inputs.Planned(command.number, placement, list(answer.queries), time.monotonic() - began_s))
 
@@ -270,7 +270,7 @@ class Edge:
         # One that ended after the driver went back to an older checkpoint is known no more.
         if attempt is not None:
             self.outputs.discard(attempt.reports or ())
-            self.versions.abandoned(attempt.plan, state.facts.capacity)
+            self.versions.abandoned(attempt.plan, state.recovery.capacity)
 
     # Records
 
@@ -313,7 +313,7 @@ class Edge:
     def _write_manifest(self, command: do.WriteManifest, state: JobState) -> None:
         reports = self.attempts[command.attempt].reports or []
         absent = frozenset(command.absent)
-        wanted = [partition for partition in state.facts.graph.upstream if partition not in absent]
+        wanted = [partition for partition in state.recovery.graph.upstream if partition not in absent]
         saved = saved_cohorts(reports, wanted, command.epoch)
         costs = {str(partition): cost for partition, cost in state.costs.items()}
         self.checkpoints.write(
@@ -325,7 +325,7 @@ class Edge:
         self.checkpoints.forget()
         if command.is_whole:
             self.versions.drop_buffers()
-        self.versions.keep_checkpoints({cut.epoch for cut in state.facts.cuts.kept})
+        self.versions.keep_checkpoints({cut.epoch for cut in state.recovery.cuts.kept})
         self.ledger.forget_before(command.first + 1)
         if self.checkpoints.oldest_reached:
             self.sources.commit(self.checkpoints.oldest_reached)

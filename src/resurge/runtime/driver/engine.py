@@ -19,7 +19,7 @@ from resurge.errors import CheckpointDamagedError, JobError, ResurgeError
 from resurge.model.requests import Ask
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
-from resurge.protocols.recovery import Facts
+from resurge.protocols.recovery import RecoveryState
 from resurge.redaction import redacted
 from resurge.runtime.driver.checkpointing import Checkpoints
 from resurge.runtime.driver.edge import Attempt, Edge, Kept, clock_s
@@ -89,9 +89,9 @@ class Engine:
         return self._edge
 
     @property
-    def facts(self) -> Facts:
+    def recovery(self) -> RecoveryState:
         """Where every partition stands."""
-        return self.state.facts
+        return self.state.recovery
 
     @property
     def job(self) -> str:
@@ -324,9 +324,9 @@ class Engine:
 
     def step(self, *, drain: bool = False) -> bool:
         """Run the next epoch if there is input; False if there was none."""
-        head = self.facts.head
+        head = self.recovery.head
         self._wish(inputs.TakeEpoch(drain))
-        return self.facts.head > head
+        return self.recovery.head > head
 
     def finish_recovery(self) -> None:
         """Wait until everything is live again."""
@@ -346,7 +346,7 @@ class Engine:
     def close(self, reason: str = "") -> None:
         """Checkpoint what the last epochs changed, unless the job failed, and let go of everything."""
         try:
-            if not reason and self.is_started and self.options.checkpoint_interval and self.facts.capacity:
+            if not reason and self.is_started and self.options.checkpoint_interval and self.recovery.capacity:
                 self.checkpoint()
         finally:
             if self._requests is not None:
@@ -357,7 +357,7 @@ class Engine:
                 self.runner.close()
             if self._recorder is not None:
                 self._recorder.close(clock_s(), self.state)
-            self.telemetry.write(JobStopped(clock_s(), self.facts.head if self.is_started else 0, reason))
+            self.telemetry.write(JobStopped(clock_s(), self.recovery.head if self.is_started else 0, reason))
 
 
 def run_until_done(engine: Engine, *, epochs: int | None = None, until_idle: bool = False, drain: bool = False) -> None:

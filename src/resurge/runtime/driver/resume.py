@@ -39,7 +39,7 @@ class Resumption:
 
 
 def resumption(store: DurableStore, records: list[Record], partitions: Collection[Partition]) -> Resumption:
-    """Read the journal's facts and choose each partition's newest checkpoint that can be used, as far as its manifest tells.
+    """Read the journal and choose each partition's newest checkpoint that can be used, as far as its manifest tells.
 
     Its runs are not read here: whoever restores a run verifies it, and a damaged one makes the driver go back.
     """

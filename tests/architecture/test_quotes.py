@@ -119,7 +119,9 @@ def test_every_measurement_is_a_command_that_there_is(measurement, monkeypatch):
 
 def test_a_result_of_other_code_or_of_another_command_is_measured_again(tmp_path, monkeypatch):
     """And one of the same code is not: a series can be stopped and started again."""
-    head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if head.returncode:
+        pytest.skip("not a checkout of git")
     first = subprocess.run(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     monkeypatch.setattr(quotes, "RESULTS", tmp_path)
     measurement = measuring.Measurement("growth", "bench growth", 1)

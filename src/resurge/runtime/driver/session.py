@@ -57,9 +57,10 @@ def open_session(
             spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            said = f"; what Spark said is in {known}" if (known := kept_log()) is not None else ""
             raise JobError(
                 f"Spark did not start on {master!r}: {reason}; expected Java 17 or newer and a master that can be reached "
-                f"(make setup looks after Java); what Spark said is in {kept_log()}"
+                f"(make setup looks after Java){said}"
             ) from error
     return spark
 

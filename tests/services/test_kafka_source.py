@@ -179,7 +179,7 @@ def test_a_topic_that_was_made_again_is_refused(kafka_servers, unique):
 
 def test_a_broker_that_stays_away_is_told_of():
     """Patience ends with what to do, not with a hang."""
-    source = kafka("anything", "127.0.0.1:1", SCHEMA, patience_s=1)
+    source = kafka("anything", "127.0.0.1:1", SCHEMA, retry_timeout_s=1)
     with pytest.raises(
         SourceError, match=r"Kafka at 127.0.0.1:1 could not describe topic 'anything'.*run the same command again"
     ):

@@ -197,7 +197,7 @@ def test_what_is_remembered_does_not_grow(postgres, unique):
 
 def test_passwords_never_reach_errors(unique):
     """The error names host, port and database only."""
-    sink = PostgresSink("t", "postgresql://me:secret@127.0.0.1:1/db", patience_s=0)
+    sink = PostgresSink("t", "postgresql://me:secret@127.0.0.1:1/db", retry_timeout_s=0)
     with pytest.raises(SinkError, match=r"PostgreSQL at 127.0.0.1:1/db could not prepare table 't'") as told:
         sink.open(QUERY, SCHEMA, JOB)
     assert "secret" not in str(told.value)

@@ -13,12 +13,12 @@ from resurge.coordinator.replay import replayed
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.errors import CorruptFileError
 from resurge.simulator.driver import Driver
-from resurge.simulator.run import simulate
+from resurge.simulator.simulation import simulate
 
 SEEDS = 60
 HASHED = """
 from resurge.coordinator.canonical import digest
-from resurge.simulator.run import simulate
+from resurge.simulator.simulation import simulate
 for seed in range(12):
     drivers = [*simulate("random", seed).drivers, *simulate("elastic", seed).drivers]
     print(digest([(driver.recorded, driver.sent, driver.state) for driver in drivers]))

@@ -12,7 +12,7 @@ from resurge.coordinator.scheduling import STRATEGIES
 from resurge.experiments.hashtag_topology import PRIORITIES
 from resurge.model.requests import Move
 from resurge.simulator.faults import Arrive, Kill, RestartDriver, Schedule
-from resurge.simulator.run import Outcome, simulate
+from resurge.simulator.simulation import Outcome, simulate
 from resurge.telemetry.events import CheckpointFinished, NodeJoined, NodeLost, RecoveryPlanned
 from resurge.telemetry.recovery_metrics import outages
 from tests.support.simulated_scenarios import SCENARIOS
@@ -32,7 +32,7 @@ def described(outcome: Outcome) -> str:
     call = f"simulate('{outcome.scenario.name}', {outcome.seed}, '{outcome.strategy}')"
     return (
         f"seed {outcome.seed} with {outcome.strategy}: {outcome.broken}\n"
-        f'repeat it with: .venv/bin/python -c "from resurge.simulator.run import simulate; print({call}.broken)"\n'
+        f'repeat it with: .venv/bin/python -c "from resurge.simulator.simulation import simulate; print({call}.broken)"\n'
         f"and keep it: add '{outcome.seed} {outcome.strategy}' to {FAILED_SEEDS.name}"
     )
 

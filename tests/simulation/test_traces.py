@@ -9,8 +9,8 @@ import pytest
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.experiments.traces import arrival_times_s, drawn_arrivals_s
 from resurge.simulator.faults import Schedule
-from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import Scenario
+from resurge.simulator.simulation import simulate
 from resurge.simulator.workload import scaled
 from resurge.studies.correlated_failure import arrivals
 from resurge.studies.failure_cases import FailureCase

@@ -66,9 +66,9 @@ class FileLookup(LookupTable):
         return conform(found, self.columns)
 
 
-def postgres_lookup(table: str, dsn: str, schema: Mapping[str, Any], *, patience_s: float = 120.0) -> PostgresLookup:
+def postgres_lookup(table: str, dsn: str, schema: Mapping[str, Any], *, retry_timeout_s: float = 120.0) -> PostgresLookup:
     """These columns of a PostgreSQL table."""
-    database = Database.of(dsn, patience_s, f"postgres_lookup({table!r})")
+    database = Database.of(dsn, retry_timeout_s, f"postgres_lookup({table!r})")
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema)
     where = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
     return PostgresLookup(pl.Schema(schema), database, f"SELECT {names} FROM {where}")

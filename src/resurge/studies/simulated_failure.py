@@ -12,8 +12,8 @@ from multiprocessing import cpu_count, get_context
 
 from resurge.errors import SimulationError
 from resurge.simulator.faults import Arrive, Fault, KillChosen, Schedule
-from resurge.simulator.run import simulate
 from resurge.simulator.scenarios import Scenario
+from resurge.simulator.simulation import simulate
 from resurge.simulator.workload import scaled
 from resurge.simulator.world import Timing
 from resurge.studies.failure_cases import FailureCase

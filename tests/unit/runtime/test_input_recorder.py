@@ -10,7 +10,7 @@ from resurge.coordinator.handle import handle
 from resurge.coordinator.input_log import MAGIC, Handled, block, entries
 from resurge.coordinator.replay import Replayed, replayed
 from resurge.runtime.driver.input_recorder import InputRecorder, older
-from resurge.simulator.run import simulate
+from resurge.simulator.simulation import simulate
 from resurge.testing.inline_runner import InlineRunner
 from tests.support import crash_job
 

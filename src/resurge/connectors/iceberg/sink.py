@@ -30,13 +30,13 @@ class IcebergSink(Sink):
     """
 
     def __init__(
-        self, table: str, catalog: str = "default", settings: Mapping[str, str] | None = None, *, patience_s: float = 120.0
+        self, table: str, catalog: str = "default", settings: Mapping[str, str] | None = None, *, retry_timeout_s: float = 120.0
     ) -> None:
         check_extra("pyiceberg", "iceberg", f"IcebergSink({table!r})")
         self.table = table
         self.catalog = catalog
         self.settings = dict(settings or {})
-        self.patience_s = patience_s
+        self.retry_timeout_s = retry_timeout_s
         self._apps: dict[str, str] = {}
         self._forgotten: dict[str, int] = {}
         self._location = ""
@@ -96,7 +96,7 @@ class IcebergSink(Sink):
 
     def _publish_query(self, query: str, parts: Sequence[StagedPart]) -> None:
         """Commit what is not in the table yet; after a conflict or a lost answer, from what the table says then."""
-        deadline = time.monotonic() + self.patience_s
+        deadline = time.monotonic() + self.retry_timeout_s
         while True:
             try:
                 self._opened.refresh()

@@ -1,4 +1,4 @@
-"""How source and sink reach a Kafka cluster: settings, patience, and errors that say which cluster was asked."""
+"""How source and sink reach a Kafka cluster: settings, retries, and errors that say which cluster was asked."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -39,18 +39,18 @@ class KafkaCluster:
 
     servers: str
     settings: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
-    patience_s: float = 120.0
+    retry_timeout_s: float = 120.0
 
     @staticmethod
-    def of(servers: str, settings: Mapping[str, Any] | None, patience_s: float, user: str) -> "KafkaCluster":
+    def of(servers: str, settings: Mapping[str, Any] | None, retry_timeout_s: float, user: str) -> "KafkaCluster":
         """A cluster as a user describes it."""
         check_extra("confluent_kafka", "kafka", user)
-        return KafkaCluster(servers, tuple(sorted((settings or {}).items())), patience_s)
+        return KafkaCluster(servers, tuple(sorted((settings or {}).items())), retry_timeout_s)
 
     @property
     def request_timeout_s(self) -> float:
         """How long to wait for one answer."""
-        return min(REQUEST_TIMEOUT_S, self.patience_s)
+        return min(REQUEST_TIMEOUT_S, self.retry_timeout_s)
 
     def client(self, kind: str, **settings: Any) -> Any:
         """A `Consumer`, `Producer` or `AdminClient`; the user's settings win over the usual ones, not over ours."""
@@ -95,9 +95,9 @@ def patiently(
     attempt: Callable[[], Made],
     now: Callable[[], float] | None = None,
 ) -> Made:
-    """Try until it works, the error is not one that passes, or patience is at its end."""
+    """Try until it works, the error is not one that passes, or the time for retries is over."""
     clock = now or time.monotonic
-    deadline = clock() + cluster.patience_s
+    deadline = clock() + cluster.retry_timeout_s
     while True:
         try:
             return attempt()

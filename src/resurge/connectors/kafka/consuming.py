@@ -98,15 +98,15 @@ def read_messages(topic: Topic, split: OffsetRange) -> list[Any]:
 def _read(topic: Topic, split: OffsetRange, used: OpenPartition) -> list[Any]:
     found: list[Any] = []
     batch, used.ahead = used.ahead, []
-    deadline = time.monotonic() + topic.cluster.patience_s
+    deadline = time.monotonic() + topic.cluster.retry_timeout_s
     while not _take(topic, split, used, batch, found):
         batch = used.consumer.consume(min(MESSAGES_PER_CALL, split.end - used.position), WAIT_S)
         if batch:
-            deadline = time.monotonic() + topic.cluster.patience_s
+            deadline = time.monotonic() + topic.cluster.retry_timeout_s
         elif time.monotonic() > deadline:
             raise SourceError(
                 f"Kafka at {topic.cluster.servers} gave nothing of topic {topic.name!r} partition {split.partition} from offset "
-                f"{used.position} for {topic.cluster.patience_s:.0f} s, though it has rows up to {split.end}; the epoch was not "
+                f"{used.position} for {topic.cluster.retry_timeout_s:.0f} s, though it has rows up to {split.end}; the epoch was not "
                 "committed: when the broker is back, run the same command again"
             )
     used.position = split.end
@@ -158,7 +158,7 @@ def admin_client(cluster: KafkaCluster) -> Any:
 
 def describe(topic: Topic, failure: type[ResurgeError] = SourceError) -> Any:
     """What the brokers say of a topic now; one that was made a moment ago may not be known at once."""
-    deadline = time.monotonic() + min(NEW_TOPIC_S, topic.cluster.patience_s)
+    deadline = time.monotonic() + min(NEW_TOPIC_S, topic.cluster.retry_timeout_s)
     while (found := patiently(topic.cluster, f"describe topic {topic.name!r}", failure, lambda: _described(topic))) is None:
         if time.monotonic() > deadline:
             raise failure(

@@ -58,7 +58,7 @@ def read_published(cluster: KafkaCluster, name: str, key: bytes) -> PublishedPar
 
 def _newest_value(consumer: Any, cluster: KafkaCluster, name: str, key: bytes, newest: int) -> bytes | None:
     found: bytes | None = None
-    deadline = time.monotonic() + cluster.patience_s
+    deadline = time.monotonic() + cluster.retry_timeout_s
     while time.monotonic() < deadline:
         for message in consumer.consume(10_000, 0.05):
             error = message.error()
@@ -68,5 +68,5 @@ def _newest_value(consumer: Any, cluster: KafkaCluster, name: str, key: bytes, n
                 return found
     raise SinkError(
         f"Kafka at {cluster.servers} did not show the control topic {name!r} up to offset {newest} within "
-        f"{cluster.patience_s:.0f} s: it is away, or another writer has left a transaction open; run the same command again later"
+        f"{cluster.retry_timeout_s:.0f} s: it is away, or another writer has left a transaction open; run the same command again later"
     )

@@ -43,9 +43,9 @@ class KafkaSink(Sink):
         format: Literal["json", "raw"] = "json",
         control_topic: str | None = None,
         client: Mapping[str, Any] | None = None,
-        patience_s: float = 120.0,
+        retry_timeout_s: float = 120.0,
     ) -> None:
-        self.cluster = KafkaCluster.of(servers, client, patience_s, f"KafkaSink({topic!r})")
+        self.cluster = KafkaCluster.of(servers, client, retry_timeout_s, f"KafkaSink({topic!r})")
         self.topic = topic
         self.is_raw = format == "raw"
         self.key = (key,) if isinstance(key, str) else tuple(key)
@@ -105,7 +105,7 @@ class _Writer:
 
     def _publish_patiently(self, parts: Sequence[StagedPart]) -> None:
         """Try again after what passes, each time from what the broker says is published."""
-        deadline = time.monotonic() + self.cluster.patience_s
+        deadline = time.monotonic() + self.cluster.retry_timeout_s
         while new := self.published.unseen(parts):
             try:
                 self._write(new)
@@ -121,7 +121,7 @@ class _Writer:
         for part in parts:
             self._produce(part)
         self.producer.produce(self.control_topic, after.encode(), key=self.record_key, partition=0)
-        self.producer.commit_transaction(self.cluster.patience_s)
+        self.producer.commit_transaction(self.cluster.retry_timeout_s)
         self.published = after
 
     def _produce(self, part: StagedPart) -> None:

@@ -61,7 +61,7 @@ def kafka(
     max_rows_per_epoch: int | None = None,
     bad_rows: BadRowPolicy = "fail",
     client: Mapping[str, Any] | None = None,
-    patience_s: float = 120.0,
+    retry_timeout_s: float = 120.0,
 ) -> KafkaSource:
     """A topic of JSON objects with these columns, or without a schema its raw records: key, value, partition, offset, timestamp.
 
@@ -69,7 +69,7 @@ def kafka(
     `start` counts for a new job only: "earliest", "latest", a datetime, or an offset for each partition.
     `client` has further settings of librdkafka, such as security.protocol. Only committed transactions are read.
     """
-    cluster = KafkaCluster.of(servers, client, patience_s, f"source kafka({topic!r})")
+    cluster = KafkaCluster.of(servers, client, retry_timeout_s, f"source kafka({topic!r})")
     if bad_rows not in ("fail", "route"):
         raise TopologyError(f"bad_rows of topic {topic!r} is {bad_rows!r}; expected 'fail' or 'route'")
     if max_rows_per_epoch is not None and (not isinstance(max_rows_per_epoch, int) or max_rows_per_epoch < 1):

@@ -17,13 +17,13 @@ class Database:
     """Where a database is (a DSN or URL, which may hold a password) and how long to wait for it."""
 
     dsn: str = field(repr=False)
-    patience_s: float = 120.0
+    retry_timeout_s: float = 120.0
 
     @staticmethod
-    def of(dsn: str, patience_s: float, user: str) -> "Database":
+    def of(dsn: str, retry_timeout_s: float, user: str) -> "Database":
         """A database as a user names it."""
         check_extra("psycopg", "postgres", user)
-        return Database(dsn, patience_s)
+        return Database(dsn, retry_timeout_s)
 
     def __str__(self) -> str:
         parts = client_library("psycopg.conninfo", "postgres", "PostgreSQL").conninfo_to_dict(self.dsn)
@@ -48,9 +48,9 @@ class Connection:
         return {**self.__dict__, "_open": None}
 
     def transaction(self, action: str, work: Callable[[Any], Made]) -> Made:
-        """Run some work in one transaction; after a lost connection the whole of it again, until patience is at its end."""
+        """Run some work in one transaction; after a lost connection the whole of it again, until the time for retries is over."""
         library = client_library("psycopg", "postgres", "PostgreSQL")
-        deadline = time.monotonic() + self.database.patience_s
+        deadline = time.monotonic() + self.database.retry_timeout_s
         while True:
             try:
                 if self._open is None:

@@ -27,8 +27,8 @@ class PostgresSink(Sink):
     the key of the query, so that no two partitions write the same row.
     """
 
-    def __init__(self, table: str, dsn: str, key: str | Sequence[str] = (), *, patience_s: float = 120.0) -> None:
-        self.database = Database.of(dsn, patience_s, f"PostgresSink({table!r})")
+    def __init__(self, table: str, dsn: str, key: str | Sequence[str] = (), *, retry_timeout_s: float = 120.0) -> None:
+        self.database = Database.of(dsn, retry_timeout_s, f"PostgresSink({table!r})")
         self.table = table
         self.key = (key,) if isinstance(key, str) else tuple(key)
         self._connection = Connection(self.database, SinkError)

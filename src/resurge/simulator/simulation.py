@@ -42,7 +42,7 @@ from resurge.telemetry.log import TelemetryLog
 ALGORITHM = "greedy"
 """The planner of simulated runs: it does not look at the clock, so that runs repeat exactly."""
 
-PATIENCE_S = 6.0
+LONGEST_WAIT_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def simulate(
     log = telemetry or TelemetryLog()
     events: list[Event] = []
     log.listeners.append(events.append)
-    run = _Run(
+    run = _Simulation(
         chosen,
         Strategy(strategy, algorithm, correlated_from=chosen.correlated_from, overfills_at_last=chosen.overfills_at_last),
         rng,
@@ -94,7 +94,7 @@ def simulate(
     return Outcome(chosen, seed, strategy, events, run.driver.recovery, broken, run.lives)
 
 
-class _Run:
+class _Simulation:
     """One run: the world, its faults, and one driver after another."""
 
     def __init__(
@@ -141,7 +141,7 @@ class _Run:
             yield self.env.timeout(self.scenario.timing.poll_s)
 
     def _is_over(self) -> bool:
-        """A while after the last fault, as soon as all is live and input does not pile up; or when patience ends."""
+        """A while after the last fault, as soon as all is live and input does not pile up; or after the time to settle."""
         if self.over_from_s is None or not self.driver.is_alive:
             return False
         waited_s = self.env.now - self.over_from_s
@@ -274,7 +274,7 @@ class _Run:
 
     def _until(self, moment: Moment) -> Generator[simpy.Event, Any, None]:
         """Wait for the moment, but not for ever."""
-        given_up_s = self.env.now + PATIENCE_S
+        given_up_s = self.env.now + LONGEST_WAIT_S
         while moment is not Moment.AT_ONCE and self.env.now < given_up_s:
             state = self.driver.state
             is_it = {

@@ -27,7 +27,7 @@ RETIRED = {
     r"\btelling\b|look_after|hasten": "progress_line, track, restore_priority",
     r"\bwhat is behind\b|\bwhat comes back\b": "lagging partitions, recovering queries",
     r"\bFacts\b|\bfacts\.|\bStanding\b": "RecoveryState, PartitionStatus",
-    r"patience_s|PATIENCE": "latency_slack_s, retry_timeout_s",
+    r"patience_s|PATIENCE_S|PATIENCE_E": "latency_slack_s, retry_timeout_s",
     r"epoch in hand": "current epoch",
     r"takes? for lost|taken for lost": "declared dead",
     r"\bsilence|\bsilent\b|SILEN": "heartbeat time-out, suspected",

@@ -9,7 +9,7 @@ UNEVEN = 1.3
 """The highest utilisation over that of the whole cluster from which on load counts as uneven."""
 LEAST_UTILISATION = 0.1
 """Below this, nobody gains by moving anything."""
-PATIENCE_EPOCHS = 5
+UNEVEN_EPOCHS = 5
 REST_EPOCHS = 10
 """How long nothing moves after a move, so that its effect is measured first."""
 
@@ -21,7 +21,7 @@ def proposed(state: JobState, now_s: float) -> JobState:
         return state
     is_uneven = _is_uneven(state)
     watch = replace(watch, head=recovery.head, uneven=watch.uneven + 1 if is_uneven else 0)
-    if watch.uneven < PATIENCE_EPOCHS or recovery.head < watch.not_before_epoch:
+    if watch.uneven < UNEVEN_EPOCHS or recovery.head < watch.not_before_epoch:
         return replace(state, balancing=watch)
     return replace(state, balancing=replace(watch, uneven=0), migration=Migration("", PRECOPY, now_s))
 

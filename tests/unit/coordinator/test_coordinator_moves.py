@@ -41,12 +41,14 @@ COUNTS = [Partition("counts", KeyGroup(group)) for group in range(6)]
 class Driven:
     """A running job: half of counts on n1, the others on n2, n3 empty; each input is answered as a driver would."""
 
-    def __init__(self, *, checkpoint_interval: int = 0, balances: bool = False, costs: float = 0.2) -> None:
+    def __init__(
+        self, *, checkpoint_interval: int = 0, balances: bool = False, costs: float = 0.2, strategy: str = "incremental"
+    ) -> None:
         graph = Graph({p: frozenset[Partition]() for p in COUNTS}, {str(p): QueryNeed(1, frozenset((p,))) for p in COUNTS})
         members = {node: Member(1.0) for node in (N1, N2, N3)}
         settings = Settings(checkpoint_interval=checkpoint_interval, balances=balances)
         found = Found(costs=dict.fromkeys(COUNTS, costs))
-        state = first_state(settings, Description("job", "test", 1, {}, 6, {}), Strategy(), graph, members, found)
+        state = first_state(settings, Description("job", "test", 1, {}, 6, {}), Strategy(strategy), graph, members, found)
         placement = dict(zip(COUNTS, (N1, N1, N1, N2, N2, N2), strict=True))
         recovery = transitions.begin(graph, state.recovery.capacity, placement, 0)
         self.state: JobState = replace(state, recovery=replace(recovery, costs=state.recovery.costs))
@@ -284,3 +286,15 @@ def test_the_balancer_waits_until_load_was_uneven_for_some_epochs_and_rests_afte
     assert begun[3] == 0 and begun[-1] == 1
     loads = {node: sum(driven.place(partition) == node for partition in COUNTS) for node in (N1, N2, N3)}
     assert sorted(loads.values()) == [2, 2, 2] and not driven.answers()
+
+
+@pytest.mark.parametrize("strategy", ["eager", "source-replay"])
+def test_what_is_lost_does_not_come_back_on_a_drained_node_however_full_the_others_are(strategy: str) -> None:
+    """Also by strategies that overfill nodes."""
+    driven = Driven(costs=0.3, strategy=strategy)
+    driven.finish(driven.job())
+    driven.tell(Requested(Drain("r1", N3)))
+    driven.finish(driven.job())
+    assert driven.answers()[-1] == (Verdict.DONE, "node n3 is empty and may go")
+    driven.tell(NodesChanged([N2]))
+    assert {driven.place(partition) for partition in COUNTS} == {N1}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -20,6 +21,7 @@ from resurge.runtime.embedded_cluster.state import (
     default_folder,
     node_specs,
     read_state,
+    without_old_dead,
     write_state,
 )
 
@@ -153,3 +155,21 @@ def test_cpu_shares_on_the_command_line_are_one_or_one_per_node() -> None:
     assert shares_of("1,0.5") == [1.0, 0.5]
     with pytest.raises(ClusterError, match="got 'fast'"):
         shares_of("fast")
+
+
+def test_only_the_newest_dead_nodes_are_kept(tmp_path: Path) -> None:
+    """A cluster whose nodes die for weeks does not fill the disk with their logs; who lives keeps everything."""
+    names = [f"node-{number}" for number in range(1, 13)]
+    state = state_of(*names)
+    alive = NodeRecord(state.nodes[0].spec, ProcessId.of(os.getpid()))
+    state = msgspec.structs.replace(state, nodes=[alive, *state.nodes[1:]])
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stderr").touch()
+        (tmp_path / f"{name}.log").touch()
+    kept = without_old_dead(tmp_path, state)
+    expected = ["node-1", *names[-8:]]
+    assert [node.spec.name for node in kept.nodes] == expected
+    assert kept.started == 12
+    assert sorted(path.name for path in tmp_path.glob("*.log")) == sorted(f"{name}.log" for name in expected)
+    assert sorted(path.name for path in tmp_path.glob("node-*") if path.is_dir()) == sorted(expected)

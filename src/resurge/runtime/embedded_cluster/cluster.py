@@ -39,6 +39,7 @@ from resurge.runtime.embedded_cluster.state import (
     node_specs,
     read_state,
     remove_state,
+    without_old_dead,
     write_state,
 )
 
@@ -146,7 +147,7 @@ class EmbeddedCluster:
         return None if name is None else HostNetwork(name)
 
     def nodes(self) -> list[NodeInfo]:
-        """Every node that was ever started, dead ones too."""
+        """The nodes that run, and those that died last."""
         return [
             NodeInfo(node.spec.name, node.spec.domain, node.spec.cpu_share, node.worker.pid, node.worker.find() is not None)
             for node in self._state().nodes
@@ -164,7 +165,7 @@ class EmbeddedCluster:
             state = self._state()
             domains = None if domain is None else [domain] * count
             specs = node_specs(count, 1.0 if cpu_share is None else cpu_share, domains, started=state.started)
-            added = self._add(state, specs)
+            added = without_old_dead(self.folder, self._add(state, specs))
             write_state(self.folder, added)
         if gently:
             for node in added.named([spec.name for spec in specs]):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from resurge.runtime.embedded_cluster.processes import ProcessId
 
 STATE_FILE = "cluster.json"
 LEAST_MEMORY_BYTES = 450 * 1024**2
+# Enough to look into a failure of many nodes; a cluster whose nodes die for weeks must not fill the disk with their logs.
+DEAD_NODES_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,15 @@ def write_state(folder: Path, state: ClusterState) -> None:
     temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
     temporary.replace(folder / STATE_FILE)
+
+
+def without_old_dead(folder: Path, state: ClusterState) -> ClusterState:
+    """Forget all but the newest dead nodes, with their logs."""
+    dead = [node for node in state.nodes if node.worker.find() is None][:-DEAD_NODES_KEPT]
+    for node in dead:
+        shutil.rmtree(folder / node.spec.name, ignore_errors=True)
+        (folder / f"{node.spec.name}.log").unlink(missing_ok=True)
+    return msgspec.structs.replace(state, nodes=[node for node in state.nodes if node not in dead])
 
 
 def remove_state(folder: Path) -> None:

@@ -30,3 +30,6 @@ class DiscardSink(Sink):
             if part.epoch > self._last_epochs.get((part.query, part.part), -1):
                 self._last_epochs[part.query, part.part] = part.epoch
                 self.rows += part.rows
+
+    def forget(self, query: str, epoch: int) -> None:
+        self._last_epochs = {key: last for key, last in self._last_epochs.items() if key[0] != query or last > epoch}

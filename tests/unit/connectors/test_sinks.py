@@ -55,6 +55,16 @@ def test_discard_sink_counts_each_row_once():
     check_sink(DiscardSink, lambda sink: sink.rows)
 
 
+def test_discard_sink_forgets_what_is_never_published_again():
+    """Parts are named by their attempt, so that what is not forgotten grows for ever."""
+    sink = DiscardSink()
+    for epoch in range(50):
+        sink.publish([StagedPart("q", epoch, f"slot-0-{epoch}", 2)])
+        sink.forget("q", epoch - 2)
+    assert sink.rows == 100
+    assert len(sink._last_epochs) == 2
+
+
 def test_callback_sink_keeps_the_laws_of_sinks():
     """Within a process the callback gets each row once."""
 

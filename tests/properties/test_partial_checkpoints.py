@@ -25,10 +25,13 @@ from tests.support.engines import assert_same_output
 from tests.support.scripted import scripted
 
 EPOCHS = 6
+MANY_EPOCHS = 20
 SHARES = 4
 MOST_LOOKS = 10
 LOST_AT_EPOCH, BACK_AT_EPOCH = 2, 4
-ROWS = [[pl.DataFrame({"who": list("abcdefgh"), "n": [epoch * part for part in range(8)]})] for epoch in range(1, EPOCHS + 1)]
+ROWS = [
+    [pl.DataFrame({"who": list("abcdefgh"), "n": [epoch * part for part in range(8)]})] for epoch in range(1, MANY_EPOCHS + 1)
+]
 
 
 class AwayRunner(InlineRunner):
@@ -64,13 +67,13 @@ class AwayRunner(InlineRunner):
 class Job:
     """A running total per key, and how many keys have each parity of it: what follows it stalls when it is down."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.monkeypatch = folder, monkeypatch
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, epochs: int = EPOCHS) -> None:
+        self.folder, self.monkeypatch, self.epochs = folder, monkeypatch, epochs
         self.sink = MemorySink()
 
     def topology(self) -> Topology:
         job = TopologyBuilder("job", key_groups=3)
-        totals = job.source("rows", scripted(ROWS)).aggregate("totals", key="who", total=sum_("n"))
+        totals = job.source("rows", scripted(ROWS[: self.epochs])).aggregate("totals", key="who", total=sum_("n"))
         parity = totals.map("parity", (pl.col("total") % 2).alias("parity")).aggregate("parities", key="parity", n=count())
         totals.query("totals", sink=self.sink)
         parity.query("parities", sink=self.sink)
@@ -103,9 +106,9 @@ class Job:
         return [record for record in records if isinstance(record, CheckpointPublished) and record.absent]
 
 
-def undisturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, pl.DataFrame]:
+def undisturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int = EPOCHS) -> dict[str, pl.DataFrame]:
     """What the job shows when nothing happens."""
-    job = Job(tmp_path / "undisturbed", monkeypatch)
+    job = Job(tmp_path / "undisturbed", monkeypatch, epochs)
     job.run(InlineRunner(2))
     return job.shown()
 
@@ -130,10 +133,10 @@ def test_checkpoints_go_on_while_a_node_is_away(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_was_kept_for_the_absent_is_dropped_when_they_are_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two checkpoints with everybody are left, as ever."""
-    job = Job(tmp_path / "back", monkeypatch)
+    """Two checkpoints with everybody are left, as ever, once they have been back for long enough for two."""
+    job = Job(tmp_path / "back", monkeypatch, MANY_EPOCHS)
     job.run(AwayRunner())
-    assert_same_output(job.shown(), undisturbed(tmp_path, monkeypatch))
+    assert_same_output(job.shown(), undisturbed(tmp_path, monkeypatch, MANY_EPOCHS))
     assert not job.partial()
     assert len(list((job.folder / "job" / "checkpoints").glob("*.json"))) == 2
     assert not open_job(str(job.folder / "job")).absent

@@ -67,7 +67,7 @@ def can_be_placed(costs: list[float], nodes: Mapping[str, float] | None) -> bool
 @settings(max_examples=40, deadline=None)
 def test_every_plan_is_feasible_and_says_the_truth(algorithm: str, problem: RecoveryProblem) -> None:
     """Capacity and nodes are kept; priority, cost and queries follow from the partitions alone."""
-    if algorithm == "dynamic-programming" and not problem.all_live:
+    if algorithm == "dynamic-programming" and not problem.is_whole:
         return
     check(problem, plan_by(algorithm, problem, deadline_ms=100))
 

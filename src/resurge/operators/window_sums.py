@@ -66,6 +66,11 @@ class Panes:
         cells = (int(self.codes.max()) + 1) * max(self.times_us.size + 1, windows)
         return cells <= min(MOST_CELLS, MOST_CELLS_PER_ROW * self.codes.size)
 
+    def fits_one_number(self, size_us: int, slide_us: int) -> bool:
+        """Whether a key and a window together are one integer; they are not where times are too far apart."""
+        windows = (int(self.times_us[-1]) - int(self.times_us[0]) + size_us) // slide_us + 3
+        return (int(self.codes.max()) + 1) * windows <= MOST_CODES
+
     @cached_property
     def rows_per_time(self) -> Integers:
         """How many rows each pane has."""
@@ -99,8 +104,10 @@ def windowed(panes: Panes, size_us: int, slide_us: int, open_from: int | None, a
     """The parts of every key and open window; a window's number is its start divided by the slide."""
     parts = parts_of(aggregates)
     if all(panes.is_whole(part) for part in parts):
-        quickest = _from_totals if panes.is_dense(size_us, slide_us) else _from_order
-        return quickest(panes, size_us, slide_us, open_from, parts)
+        if panes.is_dense(size_us, slide_us):
+            return _from_totals(panes, size_us, slide_us, open_from, parts)
+        if panes.fits_one_number(size_us, slide_us):
+            return _from_order(panes, size_us, slide_us, open_from, parts)
     row, window = _hits(panes.pane_us, size_us, slide_us, open_from)
     first, numbers = int(window.min()) if window.size else 0, None
     width = int(window.max()) - first + 1 if window.size else 1

@@ -75,7 +75,7 @@ def named(spans, name: str):
     return [span for span in spans if span.name == name]
 
 
-def recovery(span) -> dict[str, object]:
+def attributes(span) -> dict[str, object]:
     """A span's attributes as plain values."""
     return {known.key: getattr(known.value, known.value.WhichOneof("value")) for known in span.attributes}
 
@@ -85,7 +85,7 @@ def test_epochs_jobs_and_checkpoints_are_spans_with_exact_times():
     spans, resource = exported(started(), epoch(1), epoch(2), checkpoint(2))
     assert resource["resurge.job"] == "trending"
     assert [seconds(span) for span in named(spans, "epoch")] == [pytest.approx((0.5, 1)), pytest.approx((1.5, 2))]
-    assert [recovery(span)["resurge.rows_read"] for span in named(spans, "epoch")] == [100, 100]
+    assert [attributes(span)["resurge.rows_read"] for span in named(spans, "epoch")] == [100, 100]
     (saved,) = named(spans, "checkpoint")
     assert seconds(saved) == pytest.approx((2.05, 2.1))
     parents = {span.parent_span_id for span in named(spans, "job")}
@@ -115,7 +115,7 @@ def test_recovery_has_its_steps_as_children():
     assert sorted(span.name for span in children) == ["detection", "job", "plan", "query outage", "query outage"]
     assert {span.trace_id for span in children} == {recovery.trace_id}
     assert seconds(next(span for span in children if span.name == "detection")) == pytest.approx((2, 2.5))
-    outages = {recovery(span)["resurge.query"]: seconds(span) for span in named(spans, "query outage")}
+    outages = {attributes(span)["resurge.query"]: seconds(span) for span in named(spans, "query outage")}
     assert outages == {"busy": pytest.approx((2.5, 5)), "quiet": pytest.approx((2.5, 6))}
     assert named(spans, "epoch")[-1].trace_id != recovery.trace_id
 
@@ -124,7 +124,7 @@ def test_recovery_that_is_not_over_when_the_driver_ends_is_exported_and_says_so(
     """What was going on when a driver stopped is what one looks for."""
     spans, _ = exported(started(), epoch(1), events.QueriesChanged(START_S + 2, 1, ["busy/0"], []))
     (recovery,) = named(spans, "recovery")
-    assert recovery(recovery)["resurge.is_finished"] is False
+    assert attributes(recovery)["resurge.is_finished"] is False
 
 
 def test_moves_are_spans_with_what_moved_and_how_long_it_paused():
@@ -138,12 +138,12 @@ def test_moves_are_spans_with_what_moved_and_how_long_it_paused():
     )
     drained, balanced, open_ = named(spans, "move")
     assert seconds(drained) == pytest.approx((1, 3))
-    known = recovery(drained)
+    known = attributes(drained)
     assert (known["resurge.partitions"], known["resurge.moved"], known["resurge.pause_s"]) == (2, 2, 0.1)
     assert known["resurge.how"] == "precopy"
     assert seconds(balanced) == pytest.approx((3.5, 5))
-    assert recovery(balanced)["resurge.failure"] == "node 3 was lost"
-    assert recovery(open_)["resurge.is_finished"] is False
+    assert attributes(balanced)["resurge.failure"] == "node 3 was lost"
+    assert attributes(open_)["resurge.is_finished"] is False
 
 
 def test_an_address_that_is_none_is_refused():

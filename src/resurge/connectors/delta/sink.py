@@ -1,9 +1,6 @@
 """A Delta Lake table as a sink: executors write the data files, the driver commits them with the note of what was published."""
 
-import io
 import os
-import re
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +8,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from resurge.connectors.contracts import JobReference, Sink, StagedPart
+from resurge.connectors.contracts import JobReference, StagedPart
 from resurge.connectors.extras import check_extra, client_library
+from resurge.connectors.lake_sink import LakeSink
 from resurge.connectors.lake_types import DELTA
 from resurge.connectors.locations import plain_location
 from resurge.connectors.published import PublishedParts
@@ -20,7 +18,6 @@ from resurge.connectors.table_folder import TableFolder
 from resurge.errors import SinkError
 
 MOST_CONFLICTS = 20
-_NAME = re.compile(r"resurge-[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.(\d+)\.[0-9a-f]+\.parquet")
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -31,7 +28,7 @@ class Note(msgspec.Struct, frozen=True):
     published: PublishedParts
 
 
-class DeltaSink(Sink):
+class DeltaSink(LakeSink):
     """Appends to a table, which is made if it is missing; one that is there must have the query's columns.
 
     A staged file lies in the table's folder and is no part of the table until its commit names it. The commit has an
@@ -42,8 +39,7 @@ class DeltaSink(Sink):
         check_extra("deltalake", "delta", f"DeltaSink({os.fspath(path)!r})")
         self.path = plain_location(path)
         self.storage_options = dict(storage_options or {})
-        self._apps: dict[str, str] = {}
-        self._forgotten: dict[str, int] = {}
+        super().__init__(DELTA)
         self._table: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -60,36 +56,6 @@ class DeltaSink(Sink):
         except Exception as error:
             raise SinkError(f"the Delta table {self.path} could not be opened: {error}") from error
         _check_columns(self.path, self._table.schema(), wanted)
-
-    def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:
-        if not frame.height:
-            return StagedPart(query, int(epoch), part, 0)
-        # A name of its own: an attempt that was abandoned must not be taken for this one.
-        name = f"{self._apps[query]}.{int(epoch)}.{secrets.token_hex(8)}.parquet"
-        buffer = io.BytesIO()
-        DELTA.frame(frame).write_parquet(buffer)
-        TableFolder(self.path).write(name, buffer.getvalue())
-        return StagedPart(query, int(epoch), part, frame.height, location=name)
-
-    def publish(self, parts: Sequence[StagedPart]) -> None:
-        for query in dict.fromkeys(part.query for part in parts):
-            self._publish_query(query, [part for part in parts if part.query == query])
-
-    def discard(self, parts: Sequence[StagedPart]) -> None:
-        for part in parts:
-            if part.location is not None:
-                TableFolder(self.path).remove(part.location)
-
-    def clean(self, query: str, committed_epoch: int) -> None:
-        """Remove files of epochs that were never committed; VACUUM would, after a week."""
-        folder = TableFolder(self.path)
-        for name in folder.names(f"{self._apps[query]}."):
-            match = _NAME.fullmatch(name)
-            if match is not None and int(match[1]) > committed_epoch:
-                folder.remove(name)
-
-    def forget(self, query: str, epoch: int) -> None:
-        self._forgotten[query] = epoch
 
     def _publish_query(self, query: str, parts: Sequence[StagedPart]) -> None:
         """Commit what is not in the table yet; after a conflict, from what the table says then."""
@@ -125,18 +91,14 @@ class DeltaSink(Sink):
         added = [self._added(part) for part in new]
         self._table.create_write_transaction(added, "append", self._table.schema(), commit_properties=properties)
 
+    def _folder(self) -> TableFolder:
+        return TableFolder(self.path)
+
     def _added(self, part: StagedPart) -> Any:
         action = client_library("deltalake.transaction", "delta", "Delta Lake").AddAction
-        if part.location is None or _NAME.fullmatch(part.location) is None:
-            raise SinkError(f"part {part.identity} is at {part.location!r}; expected a file name as `stage` makes it")
-        size = TableFolder(self.path).size_bytes(part.location)
-        if size is None:
-            raise SinkError(
-                f"part {part.identity} cannot be published: {self.path}/{part.location} is gone; expected the {part.rows} rows "
-                "staged there: restore that file"
-            )
+        name, size = self._staged_file(part)
         statistics = msgspec.json.encode({"numRecords": part.rows}).decode()
-        return action(part.location, size, {}, int(time.time() * 1000), True, statistics)
+        return action(name, size, {}, int(time.time() * 1000), True, statistics)
 
     def _note(self, query: str) -> Note:
         """The note of this query's newest commit."""

@@ -1,16 +1,14 @@
 """An Iceberg table as a sink: executors write the data files, the driver commits them with the note of what was published."""
 
-import io
-import re
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from resurge.connectors.contracts import JobReference, Sink, StagedPart
+from resurge.connectors.contracts import JobReference, StagedPart
 from resurge.connectors.extras import check_extra, client_library
+from resurge.connectors.lake_sink import LakeSink
 from resurge.connectors.lake_types import ICEBERG
 from resurge.connectors.locations import plain_location
 from resurge.connectors.published import PublishedParts
@@ -18,10 +16,9 @@ from resurge.connectors.table_folder import TableFolder
 from resurge.errors import ResurgeError, SinkError
 
 RETRY_PAUSE_S = 0.2
-_NAME = re.compile(r"resurge-[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.(\d+)\.[0-9a-f]+\.parquet")
 
 
-class IcebergSink(Sink):
+class IcebergSink(LakeSink):
     """Appends to a table, which is made if it is missing; one that is there must have the query's columns and no partitions.
 
     `catalog` is the name of a pyiceberg catalog; `settings` are its properties, unless they are in pyiceberg's configuration.
@@ -37,8 +34,7 @@ class IcebergSink(Sink):
         self.catalog = catalog
         self.settings = dict(settings or {})
         self.retry_timeout_s = retry_timeout_s
-        self._apps: dict[str, str] = {}
-        self._forgotten: dict[str, int] = {}
+        super().__init__(ICEBERG)
         self._location = ""
         self._opened: Any = None
 
@@ -60,36 +56,6 @@ class IcebergSink(Sink):
             ) from error
         _check_table(self.table, self._opened, wanted)
         self._location = self._opened.location().rstrip("/") + "/data"
-
-    def stage(self, query: str, epoch: int, part: str, attempt: str, frame: pl.DataFrame) -> StagedPart:
-        if not frame.height:
-            return StagedPart(query, int(epoch), part, 0)
-        # A name of its own: an attempt that was abandoned must not be taken for this one.
-        name = f"{self._apps[query]}.{int(epoch)}.{secrets.token_hex(8)}.parquet"
-        buffer = io.BytesIO()
-        ICEBERG.frame(frame).write_parquet(buffer)
-        self._folder().write(name, buffer.getvalue())
-        return StagedPart(query, int(epoch), part, frame.height, location=name)
-
-    def publish(self, parts: Sequence[StagedPart]) -> None:
-        for query in dict.fromkeys(part.query for part in parts):
-            self._publish_query(query, [part for part in parts if part.query == query])
-
-    def discard(self, parts: Sequence[StagedPart]) -> None:
-        for part in parts:
-            if part.location is not None:
-                self._folder().remove(part.location)
-
-    def clean(self, query: str, committed_epoch: int) -> None:
-        """Remove files of epochs that were never committed."""
-        folder = self._folder()
-        for name in folder.names(f"{self._apps[query]}."):
-            match = _NAME.fullmatch(name)
-            if match is not None and int(match[1]) > committed_epoch:
-                folder.remove(name)
-
-    def forget(self, query: str, epoch: int) -> None:
-        self._forgotten[query] = epoch
 
     def _folder(self) -> TableFolder:
         return TableFolder(plain_location(self._location))
@@ -133,15 +99,7 @@ class IcebergSink(Sink):
             )
 
     def _added(self, part: StagedPart) -> str:
-        if part.location is None or _NAME.fullmatch(part.location) is None:
-            raise SinkError(f"part {part.identity} is at {part.location!r}; expected a file name as `stage` makes it")
-        where = f"{self._location}/{part.location}"
-        if self._folder().size_bytes(part.location) is None:
-            raise SinkError(
-                f"part {part.identity} cannot be published: {where} is gone; expected the {part.rows} rows staged there: "
-                "restore that file"
-            )
-        return where
+        return f"{self._location}/{self._staged_file(part)[0]}"
 
 
 def _create(catalog: Any, table: str, wanted: Any) -> None:

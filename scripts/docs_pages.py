@@ -26,7 +26,7 @@ GROUPS = {
     "Sources and sinks": (),
 }
 # What a result file has besides the figures of its tables.
-NO_FIGURES = {"command", "machine", "commit", "date", "note", "versions", "samples", "available"}
+NO_FIGURES = {"command", "machine", "commit", "date", "note", "versions", "source_tree", "samples", "available"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
 

@@ -72,6 +72,9 @@ MEASUREMENTS = (
         "correlated-failure-simulated", f"{FAILURE} --arrive-to 30 --simulated --figures strategies", 0.5, option="--result"
     ),
     Measurement("connectors", "bench connectors --rows 2000000", 3, needs_servers=True),
+    Measurement("balance", "bench balance", 6),
+    Measurement("migration", "study migration --rows 200000,2000000", 5, option="--result"),
+    Measurement("elastic", "bench elastic", 3),
     Measurement("throughput", "bench throughput --posts 2000000", 8),
     Measurement("latency", "bench latency --seconds 20", 9),
     Measurement("correlated-failure", f"{FAILURE} --arrive-to 30", 16, option="--result"),

@@ -190,6 +190,42 @@ def plain(result: dict[str, Any]) -> str:
     return table((name.replace("_", " ") for name in columns), shown)
 
 
+def balance(result: dict[str, Any]) -> str:
+    """With and without balancing."""
+    rows = []
+    for name in ("balanced", "unbalanced"):
+        found = result[name]
+        even = ", ".join("never" if value is None else f"{value:.0f} s" for value in found["even_after_s"])
+        rows.append(
+            [name, f"{found['imbalance']:.2f}", even, f"{found['p99_s']:.2f} s", f"{found['rows_per_s']:,}", str(found["moved"])]
+        )
+    names = ("highest over mean utilisation", "even after each change", "p99 of an epoch", "rows per second", "partitions moved")
+    return table(("", *names), rows)
+
+
+def elastic(result: dict[str, Any]) -> str:
+    """A join and a drain."""
+    join, drain = result["join"], result["drain"]
+    return table(
+        ("", "seconds", "latency, times normal"),
+        [
+            ["a node that joins carries 80 % of the average", seconds(join["carries_after_s"]), times(join["latency_ratio"])],
+            ["a node is drained", seconds(drain["took_s"]), times(drain["latency_ratio"])],
+        ],
+    )
+
+
+def migration(result: dict[str, Any]) -> str:
+    """Every move."""
+    rows = []
+    for move in result["moves"]:
+        cells = [move["how"], f"{move['state_rows']:,}", f"{move['replay_rows']:,}", f"{move['shipped_bytes'] / 1e6:.1f} MB"]
+        ratios = [times(move[name]) for name in ("moved_ratio", "unmoved_ratio")]
+        rows.append([*cells, f"{move['pause_s'] * 1000:.1f} ms", f"{move['completion_s']:.1f} s", *ratios])
+    names = ("how", "rows of state", "rows to replay", "shipped", "pause", "completion", "moved query, latency", "others")
+    return table(names, rows)
+
+
 # Table: the result file that it is made from, and how.
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "throughput": ("throughput", throughput),
@@ -199,6 +235,9 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "state": ("state", state),
     "slots": ("slots", slots),
     "driver": ("driver", plain),
+    "balance": ("balance", balance),
+    "elastic": ("elastic", elastic),
+    "migration": ("migration", migration),
     "connectors": ("connectors", connectors),
     "connector-crashes": ("connector-crashes", connector_crashes),
     "correlated-failure": ("correlated-failure", correlated_failure),

@@ -41,6 +41,10 @@ class CheckpointDamagedError(CorruptFileError):
     """A file of a checkpoint is torn, altered or missing; the message names it. An older checkpoint may be whole."""
 
 
+class CopyDamagedError(CorruptFileError):
+    """A copy of a state on a node is torn, altered or missing; the message names it. The state may be whole elsewhere."""
+
+
 class StaleGenerationError(StorageError):
     """Another driver has taken over the job; this one must stop without writing."""
 

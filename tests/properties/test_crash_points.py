@@ -9,6 +9,7 @@ from polars.testing import assert_frame_equal
 from resurge.storage.durable import Faults
 from resurge.testing.inline_runner import InlineRunner
 from tests.support import crash_job
+from tests.support.checkpoint_writing import writing
 
 EPOCHS = 3
 SHARES = 8
@@ -67,7 +68,11 @@ def assert_same(found: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame],
 def test_a_crash_in_any_gap_between_durable_writes_changes_no_output(
     share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever write is the last one before the crash, the resumed job shows exactly the undisturbed output."""
+    """Whatever write is the last one before the crash, the resumed job shows exactly the undisturbed output.
+
+    Even shares strike before each write, odd ones after each; so all gaps are passed with both ways to write checkpoints.
+    """
+    writing(monkeypatch, late=share % 2 == 1)
     wanted, gaps = expected(tmp_path, monkeypatch)
     assert gaps > 40
     for gap in range(1 + share, gaps + 1, SHARES):
@@ -81,6 +86,7 @@ def test_a_crash_in_any_gap_between_durable_writes_changes_no_output(
 
 def test_two_crashes_one_after_another_change_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash while resuming from a crash is no different."""
+    writing(monkeypatch, late=True)
     wanted, gaps = expected(tmp_path, monkeypatch)
     for first, second in zip(range(5, gaps, 11), range(3, gaps, 7), strict=False):
         folder = tmp_path / f"gaps-{first}-{second}"

@@ -45,9 +45,10 @@ class Layout:
     slots: int
     chained: bool
     checkpoint_interval: int
+    gathers: bool = False
 
 
-layouts = st.builds(Layout, st.integers(1, 7), st.integers(1, 4), st.booleans(), st.integers(0, 3))
+layouts = st.builds(Layout, st.integers(1, 7), st.integers(1, 4), st.booleans(), st.integers(0, 3), st.booleans())
 seeds = st.integers(0, 2**32 - 1)
 """Rows and cuts follow from a seed: drawn one by one they would nearly always be few, early and in one epoch."""
 
@@ -102,6 +103,7 @@ def run(specs: list[Spec], cuts: list[Cuts], layout: Layout, watermark_s: int = 
     with workbench() as bench:
         made = topology(bench, specs, cuts, layout.key_groups, watermark_s)
         options = {"chained": layout.chained, "checkpoint_interval": layout.checkpoint_interval, "slots": layout.slots}
+        options["gathers"] = layout.gathers
         finish(bench.engine(made, **options))
         return {f"query-{number}": bench.sink.table(f"query-{number}", epoch=True) for number in range(len(specs))}
 
@@ -155,7 +157,7 @@ def test_a_job_that_is_stopped_after_any_epochs_and_resumed_shows_the_same_rows(
     wanted = in_order(run(specs, cuts, layout))
     with workbench() as bench:
         made = topology(bench, specs, cuts, layout.key_groups)
-        options = {"chained": layout.chained, "checkpoint_interval": layout.checkpoint_interval}
+        options = {"chained": layout.chained, "checkpoint_interval": layout.checkpoint_interval, "gathers": layout.gathers}
         for number, (epochs, is_orderly) in enumerate(stops):
             engine = bench.engine(made, slots=1 + (layout.slots + number) % 4, **options)
             engine.start()

@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,19 +14,23 @@ import pytest
 from resurge.model.operator import Determinism, StreamShape
 from resurge.operators.aggregate import KeyedAggregate
 from resurge.operators.aggregates import count, max_, mean, min_, sum_
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.join import IntervalJoin
 from resurge.operators.keyed_process import KeyedProcess
 from resurge.operators.keyed_state import value_of
+from resurge.operators.lookup import LookupJoin
 from resurge.operators.maintain import Maintain
 from resurge.operators.sessions import SessionWindow
 from resurge.operators.state import KeyedTable, State, joined
+from resurge.operators.stateless import Transform
 from resurge.operators.table_process import TableProcess
 from resurge.operators.top_k import TopK
-from resurge.operators.windows import Window, WindowSpan
-from resurge.runtime.worker.calls import Call, Made
+from resurge.operators.windows import LateRows, Window, WindowSpan
+from resurge.runtime.worker.calls import Call, Made, StatelessCall
 from resurge.runtime.worker.grouped import Grouped, mask, together
+from resurge.runtime.worker.outcomes import OutcomeLog
+from resurge.storage.durable import DurableStore
 
 KEY_GROUPS = 6
 EPOCHS = 5
@@ -54,6 +60,13 @@ def keep_last(before: pl.DataFrame, rows: pl.DataFrame) -> tuple[pl.DataFrame, p
     return last, before.select(pl.col("x").sum()).with_columns(rows=pl.lit(rows.height))
 
 
+def totals_by_key(before: pl.DataFrame, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Of each key alone; the output is ordered by a total, so the order of keys depends on which others are there."""
+    more = rows.group_by("who", maintain_order=True).agg(pl.col("x").sum())
+    state = pl.concat([before, more]).group_by("who").agg(pl.col("x").sum())
+    return state, rows.join(state, on="who", nulls_equal=True, maintain_order="left").select("who", x="x_right").sort("x")
+
+
 MADE = pl.Schema({"at": pl.Datetime("us"), "value": pl.Float64})
 OPERATORS: dict[str, StatefulOperator] = {
     "window": Window("w", ("s",), ("who",), WindowSpan(6 * SECOND, 2 * SECOND, SECOND), NUMBERS),
@@ -76,6 +89,15 @@ OPERATORS: dict[str, StatefulOperator] = {
     ),
     "table process": TableProcess(
         "w", ("s",), ("who",), keep_last, pl.Schema({"x": pl.Float64, "rows": pl.Int32}), pl.Schema({"x": pl.Float64})
+    ),
+    "table process by key": TableProcess(
+        "w",
+        ("s",),
+        ("who",),
+        totals_by_key,
+        pl.Schema({"who": pl.String, "x": pl.Float64}),
+        pl.Schema({"x": pl.Float64}),
+        per_key=True,
     ),
 }
 
@@ -113,12 +135,12 @@ class Slot:
         specs = operator.tables([SHAPE] * len(operator.inputs))
         self.state = state or {name: KeyedTable(spec) for name, spec in specs.items()}
 
-    def take(self, inputs: Sequence[tuple[pl.Schema, Grouped]], context: EpochContext) -> Made:
+    def take(self, inputs: Sequence[tuple[pl.Schema, Grouped]], context: EpochContext, log: OutcomeLog | None = None) -> Made:
         """One epoch."""
         mine = [rows.within(mask(self.groups, KEY_GROUPS)) for _, rows in inputs]
         batches = [Batch(schema, (rows.frame,)) for (schema, _), rows in zip(inputs, mine, strict=True)]
         call = Call(self.operator, self.groups, KEY_GROUPS, mine, batches, self.state, context)
-        made = call.run(lambda group, compute: compute())
+        made = call.run(log)
         self.state = made.state
         return made
 
@@ -190,6 +212,111 @@ def moved(operator: StatefulOperator, slots: list[Slot], rng: random.Random) -> 
         state = {name: joined([piece.state[name] for piece in pieces]) for name in slots[0].state}
         found.append(Slot(operator, groups, state))
     return found
+
+
+class Drawing:
+    """A random number per key and epoch, kept, shown, and drawn once more when its timer fires."""
+
+    def on_rows(self, key: tuple[Any, ...], rows: pl.DataFrame, state: Any, timers: Any) -> list[dict[str, Any]]:
+        state["sum"] = (state["sum"] or 0.0) + random.random()
+        timers.set(rows["at"].item())
+        return [{"at": START, "value": state["sum"]}]
+
+    def on_timer(self, key: tuple[Any, ...], time: datetime, state: Any, timers: Any) -> list[dict[str, Any]]:
+        state["sum"] = (state["sum"] or 0.0) + random.random()
+        return [{"at": time, "value": state["sum"]}]
+
+
+def draw(before: pl.DataFrame, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """A random number per key and epoch."""
+    drawn = rows.select("who").unique(maintain_order=True).with_columns(x=pl.lit(random.random()))
+    return drawn, drawn
+
+
+RANDOM: dict[str, StatefulOperator] = {
+    "process": replace(OPERATORS["arbitrary process"], handler=Drawing),  # type: ignore[call-arg]
+    "table process": replace(
+        OPERATORS["table process by key"],
+        function=draw,  # type: ignore[call-arg]
+        declared=Determinism.ARBITRARY,
+        per_key=False,
+    ),
+    "table process by key": replace(OPERATORS["table process by key"], function=draw, declared=Determinism.ARBITRARY),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", RANDOM)
+def test_what_was_logged_of_a_key_group_is_not_computed_again_with_other_neighbours(name: str, seed: int, tmp_path: Path) -> None:
+    """An attempt with some key groups of an operator that draws at random decides these; one with all takes them from the log."""
+    rng, operator = random.Random(seed), RANDOM[name]
+    store = DurableStore(str(tmp_path))
+    everybody = Slot(operator, range(KEY_GROUPS))
+    alone = {group: Slot(operator, [group]) for group in range(KEY_GROUPS)}
+    some = [Slot(operator, groups) for groups in shared_out(rng)]
+    for epoch in range(EPOCHS):
+        newest = (START - datetime(1970, 1, 1)) // timedelta(microseconds=1) + (4 * epoch + 1) * SECOND
+        context, log = EpochContext(epoch, None, newest), OutcomeLog(store, "w", 0, epoch, 0)
+        inputs = [grouped(operator, 0, [rows_of(rng, epoch) for _ in range(3)])]
+        first = rng.randrange(len(some))
+        parts = {first: some[first].take(inputs, context, log)}
+        whole = everybody.take(inputs, context, log)
+        parts |= {index: slot.take(inputs, context, log) for index, slot in enumerate(some) if index != first}
+        for index, made in parts.items():
+            for group in some[index].groups:
+                assert contents(made, group) == contents(whole, group), f"key group {group} in epoch {epoch}"
+        for group, slot in alone.items():
+            assert contents(slot.take(inputs, context, log), group) == contents(whole, group), f"key group {group} in {epoch}"
+        some = moved(operator, some, rng)
+
+
+def tripled(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.col("x") * 3)
+
+
+def ranked(rows: pl.DataFrame) -> pl.DataFrame:
+    """What becomes of a row depends on all others of the table."""
+    return rows.filter(pl.col("x").rank() > 2).with_columns(pl.lit(rows.height, pl.Int64).alias("n"))
+
+
+LOOKED_UP = pl.DataFrame({"who": ["a", "c", "e"], "more": [1, 2, 3]})
+
+
+class Table:
+    """What a lookup join reads."""
+
+    def schema(self) -> pl.Schema:
+        return LOOKED_UP.schema
+
+
+STATELESS: dict[str, StatelessOperator] = {
+    "filter": Transform("t", ("s",), "filter", None, (pl.col("x") > 0.2, pl.col("who").str.contains("[a-f]"))),
+    "map": Transform("t", ("s",), "map", None, (pl.col("who"), pl.col("at").dt.truncate("2s"), (pl.col("x") / 3).round(3))),
+    "flat map": Transform("t", ("s",), "flat_map", None, (pl.col("x"), (pl.col("who") + "-" + pl.col("who")).str.split("-"))),
+    "expression that is not looked into": Transform("t", ("s",), "map", None, (pl.col("x").log().alias("y"), pl.col("n"))),
+    "function per row": Transform("t", ("s",), "map", tripled, per_row=True),
+    "function": Transform("t", ("s",), "map", ranked),
+    "lookup": LookupJoin("t", ("s",), Table(), ("who",)),
+    "inner lookup": LookupJoin("t", ("s",), Table(), ("who",), "inner"),
+    "late rows": LateRows("t", ("s",), WindowSpan(2 * SECOND, SECOND), "at"),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", STATELESS)
+def test_a_key_group_does_not_see_its_neighbours_below_a_keyed_operator(name: str, seed: int) -> None:
+    """What an operator without state makes of many key groups is what it makes of each alone, also if it looks at whole tables."""
+    rng, operator = random.Random(seed), STATELESS[name]
+    (watermark_us,) = pl.Series([START + timedelta(seconds=1)]).dt.epoch("us")
+    call = StatelessCall(operator, operator.shape([SHAPE]).schema, EpochContext(0, watermark_us, watermark_us, lambda: LOOKED_UP))
+    frame = pl.concat([rows_of(rng, 0) for _ in range(3)])
+    rows = Grouped.of(frame, key_groups_of(hash_rows(frame, ("who",)), KEY_GROUPS), KEY_GROUPS)
+    whole = call.by_group(rows, range(KEY_GROUPS))
+    for groups in shared_out(rng):
+        part = call.by_group(rows.within(mask(groups, KEY_GROUPS)), groups)
+        for group in groups:
+            wanted = bits(operator.apply(rows.of_group(group), call.context))
+            assert bits(whole.of_group(group)) == bits(part.of_group(group)) == wanted
 
 
 def test_the_test_notices_neighbours() -> None:

@@ -82,6 +82,7 @@ def test_rows_come_back_as_they_were_written(kafka_servers, unique):
     sink = KafkaSink(unique, kafka_servers, key="who")
     sink.open("q", frame.schema, JOB)
     sink.publish([sink.stage("q", 1, "p", "a", frame)])
+    broker.settle(kafka_servers, unique)
     good, bad, _ = read_all(kafka(unique, kafka_servers, {**frame.schema, "kafka_key": pl.Binary}, bad_rows="route"))
     assert not bad.height
     assert good.drop("kafka_key").sort("n").equals(frame.sort("n"))

@@ -121,6 +121,7 @@ def test_only_committed_transactions_are_read(kafka_servers, unique):
     broker.send(kafka_servers, unique, rows(5), partitions=[0], **{"transactional.id": unique})
     broker.abort(kafka_servers, unique, rows(5, 100), unique)
     broker.send(kafka_servers, unique, rows(5, 5), partitions=[0], **{"transactional.id": unique})
+    broker.settle(kafka_servers, unique)
     good, _, ends = read_all(kafka(unique, kafka_servers, SCHEMA, max_rows_per_epoch=3))
     assert good["n"].to_list() == list(range(10))
     assert ends[-1]["partitions"] == {"0": 18}, "ten rows, five aborted ones, three markers"

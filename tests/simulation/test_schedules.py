@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from resurge.coordinator.commands import Adopt, Run, WriteManifest
 from resurge.coordinator.scheduling import STRATEGIES
 from resurge.experiments.hashtag_topology import PRIORITIES
 from resurge.model.requests import Move
 from resurge.simulator.faults import Arrive, Kill, RestartDriver, Schedule
-from resurge.simulator.simulation import Outcome, simulate
-from resurge.telemetry.events import CheckpointFinished, NodeJoined, NodeLost, RecoveryPlanned
+from resurge.simulator.simulation import Drawn, Outcome, simulate
+from resurge.telemetry.events import CheckpointFinished, CopiesUsed, NodeJoined, NodeLost, PartitionsGivenUp, RecoveryPlanned
 from resurge.telemetry.recovery_metrics import outages
 from tests.support.simulated_scenarios import SCENARIOS
 
@@ -21,10 +22,11 @@ FEW, SHARE = 2_000, 250
 FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
 
 
-def kept_seeds() -> list[tuple[int, str]]:
-    """Seeds that failed once, each with its strategy."""
+def kept_seeds() -> list[tuple[str, int, str]]:
+    """Seeds that failed once, each with its scenario and its strategy."""
     lines = [line.split() for line in FAILED_SEEDS.read_text().splitlines() if line and not line.startswith("#")]
-    return [(int(line[0]), line[1]) for line in lines]
+    places = [(line[0].rpartition(":"), line[1]) for line in lines]
+    return [(scenario or "random", int(seed), strategy) for (scenario, _, seed), strategy in places]
 
 
 def described(outcome: Outcome) -> str:
@@ -33,7 +35,7 @@ def described(outcome: Outcome) -> str:
     return (
         f"seed {outcome.seed} with {outcome.strategy}: {outcome.broken}\n"
         f'repeat it with: .venv/bin/python -c "from resurge.simulator.simulation import simulate; print({call}.broken)"\n'
-        f"and keep it: add '{outcome.seed} {outcome.strategy}' to {FAILED_SEEDS.name}"
+        f"and keep it: add '{outcome.scenario.name}:{outcome.seed} {outcome.strategy}' to {FAILED_SEEDS.name}"
     )
 
 
@@ -68,10 +70,12 @@ def test_no_move_loses_or_repeats_anything(request: pytest.FixtureRequest) -> No
     """Users move, drain and balance while nodes and drivers die: every request is answered, and every way was gone to its end."""
     count = request.config.getoption("--schedules") // 8
     verdicts, broken = Counter[tuple[str, str]](), []
+    from_copies = 0
     for seed in range(count):
         outcome = simulate("elastic", seed, STRATEGIES[seed % len(STRATEGIES)])
         if outcome.broken:
             broken.append(described(outcome))
+        from_copies += any(isinstance(event, CopiesUsed) for event in outcome.events)
         for driver in outcome.drivers:
             for name, answers in driver.requests.answers.items():
                 wish = driver.requests.asked[name]
@@ -79,12 +83,43 @@ def test_no_move_loses_or_repeats_anything(request: pytest.FixtureRequest) -> No
     assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
     for kind in ("precopy", "direct", "Drain", "Balance"):
         assert count < 100 or all(verdicts[kind, verdict] for verdict in ("done", "failed", "refused")), verdicts
+    for kind in ("cpa", "cpal"):
+        assert count < 100 or all(verdicts[kind, verdict] for verdict in ("done", "refused")), verdicts
+    assert count < 100 or from_copies, "no recovery went on from a copy"
 
 
-@pytest.mark.parametrize(("seed", "strategy"), kept_seeds())
-def test_kept_seeds_do_not_fail_again(seed: int, strategy: str) -> None:
+def test_no_change_of_the_number_of_nodes_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
+    """The job asks for nodes and gives them back while users do so too, and nodes and drivers die."""
+    count = request.config.getoption("--schedules") // 8
+    sent, broken = Counter[str](), []
+    for seed in range(count):
+        outcome = simulate("scaling", seed, STRATEGIES[seed % len(STRATEGIES)])
+        if outcome.broken:
+            broken.append(described(outcome))
+        for driver in outcome.drivers:
+            sent.update(type(command).__name__ for commands in driver.sent for command in commands)
+    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
+    assert count < 20 or (sent["RequestNodes"] and sent["ReleaseNodes"]), sent
+
+
+def test_no_more_is_skipped_than_is_declared(request: pytest.FixtureRequest) -> None:
+    """Partitions are given up while nodes and drivers die: gaps are allowed, counted and remembered; all else is exactly once."""
+    count = request.config.getoption("--schedules") // 8
+    given_up, remembered, broken = 0, 0, []
+    for seed in range(count):
+        outcome = simulate("limited", seed, STRATEGIES[seed % len(STRATEGIES)])
+        if outcome.broken:
+            broken.append(described(outcome))
+        given_up += any(isinstance(event, PartitionsGivenUp) for event in outcome.events)
+        remembered += any(driver.first.gaps for driver in outcome.drivers)
+    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
+    assert count < 100 or (given_up > count // 10 and remembered > count // 20)
+
+
+@pytest.mark.parametrize(("scenario", "seed", "strategy"), kept_seeds())
+def test_kept_seeds_do_not_fail_again(scenario: Drawn, seed: int, strategy: str) -> None:
     """What was once wrong stays right."""
-    outcome = simulate("random", seed, strategy)
+    outcome = simulate(scenario, seed, strategy)
     assert outcome.broken is None, described(outcome)
 
 
@@ -98,7 +133,8 @@ def test_checkpoints_do_not_wait_for_what_is_down() -> None:
     assert recovery.live and not recovery.all_live
     assert recovery.cuts.first < 20
     assert recovery.cuts.last > 90
-    assert all(recovery.head - recovery.restore_point(partition) < interval for partition in recovery.live)
+    # The newest one may be being written.
+    assert all(recovery.head - recovery.restore_point(partition) <= interval for partition in recovery.live)
     saved = [event.epoch for event in outcome.events if isinstance(event, CheckpointFinished)]
     assert len([epoch for epoch in saved if epoch > 20]) > 10
 
@@ -148,3 +184,18 @@ def test_the_most_valuable_queries_are_chosen_first() -> None:
     priorities = [PRIORITIES[query.rsplit("/", 1)[0]] for query in plans[0]]
     assert sum(priorities) / len(priorities) > sum(PRIORITIES.values()) / len(PRIORITIES)
     assert len(plans) > 2
+
+
+def test_schedules_lose_nodes_while_a_checkpoint_is_being_written() -> None:
+    """Some checkpoints are logged several epochs after they were taken, and some never: both are among what is tried."""
+    late, given_up = 0, 0
+    for seed in range(40):
+        for driver in simulate("random", seed, "incremental").drivers:
+            sent = [command for commands in driver.sent for command in commands]
+            jobs = [command.job for command in sent if isinstance(command, Run)]
+            adopted = {command.attempt for command in sent if isinstance(command, Adopt)}
+            taken = [job.attempt for job in jobs if job.is_checkpoint and job.attempt in adopted]
+            logged = {command.attempt for command in sent if isinstance(command, WriteManifest)}
+            late += sum(sum(job.awaits == attempt for job in jobs) > 2 for attempt in logged)
+            given_up += len(set(taken[:-1]) - logged)
+    assert late and given_up

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from resurge.simulator.simulation import simulate
 from resurge.studies.correlated_failure import arrivals
 from resurge.studies.correlated_failure_report import summarise, write_figure
 from resurge.studies.failure_cases import DOWNSTREAM, UPSTREAM, FailureCase
 from resurge.studies.figures import STRATEGIES, Figures
-from resurge.studies.simulated_failure import Study, simulated_study
-from resurge.telemetry.events import EpochFinished, Event, NodeJoined, NodeLost, NodesKilled, QueriesChanged
+from resurge.studies.simulated_failure import Study, scenario_of, simulated_study
+from resurge.telemetry.events import EpochFinished, Event, MoveEnded, NodeJoined, NodeLost, NodesKilled, QueriesChanged
 from resurge.telemetry.recovery_metrics import available_queries
 
 ARRIVALS_S = tuple(15.0 + 6 * index for index in range(8))
@@ -52,24 +54,32 @@ def test_replacements_come_when_told() -> None:
 
 
 def test_incremental_wins() -> None:
-    """With too few nodes left, the most valuable query is back long before blocking's, and less is out of order for less long."""
-    runs = played(*strategies("incremental", "blocking", "eager"))
-    ours, blocking, eager = (summarise(events) for events in runs.values())
-    assert ours["first_back_s"] <= blocking["first_back_s"] / 3
-    assert ours["outage_area"] <= 0.6 * blocking["outage_area"]
-    assert ours["outage_area"] <= 0.6 * eager["outage_area"]
+    """With too few nodes left, the most valuable query is back long before blocking's, and less is out of order for less long.
+
+    Over three failures: in one of them no lost query fits on the survivors, so that the first one waits for a node.
+    """
+    cases = strategies("incremental", "blocking", "eager")
+    tables = [
+        {name: summarise(events) for _, name, events in simulated_study({"cases": cases}, 10, 15, seed)} for seed in (1, 2, 3)
+    ]
+    first, area = (
+        {name: sum(table[name][key] for table in tables) for name in tables[0]} for key in ("first_back_s", "outage_area")
+    )
+    assert first["incremental"] <= first["blocking"] / 3
+    assert area["incremental"] <= 0.6 * min(area["blocking"], area["eager"])
 
 
 def test_at_no_moment_are_fewer_queries_available_than_with_blocking() -> None:
     """Nor at the end: what fits nowhere comes back with the last node, where most is left."""
-    for seed in (5, 2, 3):
-        moments = arrivals(8, seed, 10.0, 80.0)
+    for seed, last_s in ((5, 80.0), (2, 80.0), (3, 80.0), (1, 30.0), (5, 30.0), (10, 30.0), (11, 30.0)):
+        moments = arrivals(8, seed, 10.0, last_s)
         cases = Figures(10, 8, moments, chosen=("incremental", "blocking")).figures()["strategies"]
         runs = {name: list(events) for _, name, events in simulated_study({"cases": cases}, 10, 15, seed)}
         ours, blocking = (dict(available_queries(events)) for events in runs.values())
         assert not {at_s: (ours[at_s], blocking[at_s]) for at_s in ours.keys() & blocking.keys() if ours[at_s] < blocking[at_s]}
         back, others = (summarise(events) for events in runs.values())
-        assert back["all_available_s"] < others["all_available_s"]
+        assert back["all_available_s"] <= others["all_available_s"]
+        assert back["all_back_s"] <= others["all_back_s"]
 
 
 def test_queries_come_back_in_order_of_value() -> None:
@@ -136,3 +146,19 @@ def test_figures_name_every_scene_once() -> None:
             names = [case.name for case in cases]
             assert len(names) == len(set(names))
             assert all(0 < case.kill <= nodes for case in cases)
+
+
+def test_balancing_begins_when_a_recovery_has_ended_and_makes_epochs_as_short_as_before() -> None:
+    """Most partitions of a level recover on the few nodes that are left: they move at once, and from all nodes side by side."""
+    nodes, kill = 60, 48
+    case = FailureCase("incremental", "incremental", kill, arrivals(kill, 1, 10.0, 80.0))
+    study = replace(Study(), node_overhead_s=0.0)
+    scenario = replace(scenario_of(case, study, nodes, 600, 1), balances=True)
+    outcome = simulate(scenario, 1, is_checked=False)
+    assert outcome.broken is None
+    epochs = [event for event in outcome.events if isinstance(event, EpochFinished)]
+    killed_s = next(event.at_s for event in outcome.events if isinstance(event, NodesKilled))
+    before_s = max(event.took_s for event in epochs if 20 < event.at_s < killed_s)
+    moves = [event for event in outcome.events if isinstance(event, MoveEnded)]
+    assert moves and moves[0].took_s <= 3 * study.interval_s
+    assert epochs[-1].took_s <= 1.1 * before_s

@@ -17,6 +17,18 @@ from resurge.telemetry.log import TelemetryLog
 from resurge.testing.inline_runner import InlineRunner
 
 
+class GatheringRunner(InlineRunner):
+    """Every other epoch that is small runs in one slot, as on Spark all of them would."""
+
+    gathers = False
+
+    @property
+    def has_costly_slots(self) -> bool:  # type: ignore[override]
+        """Whether the next epoch runs in one slot."""
+        self.gathers = not self.gathers
+        return self.gathers
+
+
 @dataclass
 class Bench:
     """One job's folder, its sink (which outlives its drivers) and the events of all of them."""
@@ -31,12 +43,14 @@ class Bench:
         return self.folder / "job"
 
     def engine(self, topology: Topology, **options: object) -> Engine:
-        """A driver for the job in this folder."""
+        """A driver for the job in this folder; load is not balanced, so that it is known which partition is where."""
         telemetry = TelemetryLog()
         telemetry.listeners.append(self.events.append)
         slots = options.pop("slots", 2)
-        defaults = {"checkpoint_url": str(self.store), "interval_s": 0, "checkpoint_interval": 2, "local_root": str(self.folder)}
-        return Engine(topology, InlineRunner(slots), RunOptions(**{**defaults, **options}), telemetry)  # type: ignore[arg-type]
+        runner = (GatheringRunner if options.pop("gathers", False) else InlineRunner)(slots)  # type: ignore[arg-type]
+        paths = {"checkpoint_url": str(self.store), "local_root": str(self.folder)}
+        defaults = {**paths, "interval_s": 0, "checkpoint_interval": 2, "balance": "off"}
+        return Engine(topology, runner, RunOptions(**{**defaults, **options}), telemetry)  # type: ignore[arg-type]
 
     def warnings(self) -> list[str]:
         """What was warned of."""

@@ -1,11 +1,12 @@
 """Topics of the real broker: make, fill, read, delete."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 
 def create(servers: str, topic: str, partitions: int = 2, **config: str) -> str:
@@ -62,8 +63,25 @@ def abort(servers: str, topic: str, values: Iterable[Any], transactional_id: str
     producer.abort_transaction()
 
 
+def settle(servers: str, topic: str, limit_s: float = 20.0) -> None:
+    """Wait until what was committed can be read: a broker confirms a commit before it has written the marker to every partition."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+
+    def ends(isolation: IsolationLevel) -> list[int]:
+        answers = admin.list_offsets(asked, isolation_level=isolation)
+        return [answers[where].result().offset for where in asked]
+
+    last = time.monotonic() + limit_s
+    while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+        assert time.monotonic() < last, f"topic {topic} has an open transaction"
+        time.sleep(0.02)
+
+
 def everything(servers: str, topic: str, isolation: str = "read_committed") -> list[tuple[bytes | None, bytes | None]]:
     """(key, value) of every record of a topic, by partition and offset: the broker's own view."""
+    settle(servers, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

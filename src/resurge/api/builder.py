@@ -114,20 +114,31 @@ class Stream:
         return self.builder._shapes[self.name]
 
     def map(
-        self, name: str, *how: Any, schema: Any = None, event_time: str | None = None, deterministic: bool = True
+        self,
+        name: str,
+        *how: Any,
+        schema: Any = None,
+        event_time: str | None = None,
+        deterministic: bool = True,
+        per_row: bool = False,
     ) -> "Stream":
-        """Other columns: Polars expressions, as in `select`, or one function from table to table."""
-        return self._transform("map", name, how, schema, event_time, deterministic)
+        """Other columns: Polars expressions, as in `select`, or one function from table to table.
+
+        `per_row` declares that the function makes one row of each row, in their order, whichever other rows are in the table:
+        below a keyed operator it is then called once for all key groups of a slot instead of once for each.
+        """
+        declared = {"event_time": event_time, "deterministic": deterministic, "per_row": per_row}
+        return self._transform("map", name, how, schema, **declared)
 
     def flat_map(
         self, name: str, *how: Any, schema: Any = None, event_time: str | None = None, deterministic: bool = True
     ) -> "Stream":
         """Several rows (or none) for each row: expressions whose lists become one row per element, or one function."""
-        return self._transform("flat_map", name, how, schema, event_time, deterministic)
+        return self._transform("flat_map", name, how, schema, event_time=event_time, deterministic=deterministic)
 
     def filter(self, name: str, *how: Any, deterministic: bool = True) -> "Stream":
         """Only some rows: Polars conditions, or one function from table to table."""
-        return self._transform("filter", name, how, None, None, deterministic)
+        return self._transform("filter", name, how, None, deterministic=deterministic)
 
     def aggregate(self, name: str, *, key: Columns, **aggregates: Aggregate) -> "Stream":
         """Running aggregates per key; a key's new values come out whenever they change."""
@@ -225,11 +236,10 @@ class Stream:
         """An operator of your own, called per key with keyed state (value, list, map) and event-time timers."""
         delay = microseconds(event_time_delay, f"the event-time delay of {name!r}")
         inputs, fields, time = (self.name,), tuple(state.items()), self.shape.event_time
-        return self._add(
-            KeyedProcess(name, inputs, _columns(key), handler, pl.Schema(schema), fields, event_time, delay, determinism, time)
-        )
+        declared: dict[str, Any] = {"event_time": event_time, "event_time_delay_us": delay, "declared": determinism}
+        return self._add(KeyedProcess(name, inputs, _columns(key), handler, pl.Schema(schema), fields, time, **declared))
 
-    def process_table(
+    def process_table(  # noqa: PLR0913 (all but name and function are options)
         self,
         name: str,
         function: Callable[[pl.DataFrame, pl.DataFrame], tuple[pl.DataFrame, pl.DataFrame]],
@@ -240,13 +250,17 @@ class Stream:
         event_time: str | None = None,
         event_time_delay: Duration = 0,
         determinism: Determinism = Determinism.DETERMINISTIC,
+        per_key: bool = False,
     ) -> "Stream":
-        """An operator of your own, called per partition with the state rows of the keys present, as a table."""
+        """An operator of your own, called per key group with the state rows of the keys present, as a table.
+
+        `per_key` declares that what it makes of a key depends on the rows and the state of that key alone, and that the output
+        has the key columns: it is then called once for all key groups of a slot, and its rows come out key by key.
+        """
         delay = microseconds(event_time_delay, f"the event-time delay of {name!r}")
         output, columns = pl.Schema(schema), pl.Schema(state)
-        return self._add(
-            TableProcess(name, (self.name,), _columns(key), function, output, columns, event_time, delay, determinism)
-        )
+        declared: dict[str, Any] = {"event_time": event_time, "event_time_delay_us": delay, "declared": determinism}
+        return self._add(TableProcess(name, (self.name,), _columns(key), function, output, columns, per_key, **declared))
 
     def bad_rows(self, name: str) -> "Stream":
         """The malformed rows of this source, which must have been made with bad_rows='route'."""
@@ -262,16 +276,14 @@ class Stream:
         query = Query(name or self.name, self.name, priority, sink if sink is not None else MemorySink())
         self.builder._queries = [*self.builder._queries, check_query(query, [known.name for known in self.builder._queries])]
 
-    def _transform(
-        self, kind: str, name: str, how: tuple[Any, ...], schema: Any, event_time: str | None, deterministic: bool
-    ) -> "Stream":
+    def _transform(self, kind: str, name: str, how: tuple[Any, ...], schema: Any, **declared: Any) -> "Stream":
         wanted = pl.Schema(schema) if schema is not None else None
         if len(how) == 1 and callable(how[0]) and not isinstance(how[0], pl.Expr):
-            return self._add(Transform(name, (self.name,), kind, how[0], (), wanted, event_time, deterministic))
+            return self._add(Transform(name, (self.name,), kind, how[0], (), wanted, **declared))
         expressions = tuple(pl.col(item) if isinstance(item, str) else item for item in how)
         if not expressions or not all(isinstance(item, pl.Expr) for item in expressions):
             raise TopologyError(f"{kind} {name!r} got {how!r}; expected Polars expressions or one function from table to table")
-        return self._add(Transform(name, (self.name,), kind, None, expressions, wanted, event_time, deterministic))
+        return self._add(Transform(name, (self.name,), kind, None, expressions, wanted, **declared))
 
     def _add(self, operator: Operator) -> "Stream":
         return self.builder._add(operator)

@@ -13,7 +13,7 @@ import polars as pl
 
 from resurge.errors import JobError
 from resurge.model.names import NodeId, query_of
-from resurge.model.requests import PRECOPY, Answer, Ask, Balance, Drain, Move, Verdict
+from resurge.model.requests import PRECOPY, Answer, Ask, Balance, Drain, Move, Scale, Verdict
 from resurge.report.plots import all_plots
 from resurge.runtime.driver.engine import Engine
 from resurge.storage.durable import DurableStore
@@ -168,6 +168,10 @@ class RunningJob:
     def balance(self, *, dry_run: bool = False, timeout_s: float = ANSWER_S) -> Answer:
         """Move few and cheap key groups so that load is even; or only say which would move."""
         return self._asked(Balance(_new_request(), is_dry_run=dry_run), timeout_s)
+
+    def scale(self, nodes: int, *, timeout_s: float = ANSWER_S) -> Answer:
+        """Have so many nodes, within the bounds that the job was started with."""
+        return self._asked(Scale(_new_request(), nodes), timeout_s)
 
     def _asked(self, wish: Ask, timeout_s: float) -> Answer:
         engine = self._engine

@@ -13,9 +13,9 @@ from resurge.model.durations import Duration, microseconds
 from resurge.model.topology import Topology
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.gateway import pointing_to_log, running_context
-from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.options import CHECKPOINT_INTERVAL, RunOptions
 from resurge.runtime.driver.session import LOCAL_MASTER
-from resurge.runtime.embedded_cluster.runner import runner_on
+from resurge.runtime.embedded_cluster.runner import refuse_scale, runner_on, scaler_on
 from resurge.telemetry.log import TelemetryLog
 
 
@@ -28,9 +28,11 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     epochs: int | None = None,
     until_idle: bool = False,
     drain: bool = False,
-    checkpoint_interval: int = 10,
+    checkpoint_interval: int | str = CHECKPOINT_INTERVAL,
     max_rows_per_epoch: int | None = None,
     strategy: str = "incremental",
+    balance: str = "auto",
+    scale: str | None = None,
     telemetry: str | Path | None = None,
 ) -> None:
     """Run a topology until a number of epochs, until there is no input left, or until interrupted.
@@ -47,7 +49,14 @@ def run(  # noqa: PLR0913 (all but the topology are options)
     >>> sink.table()["n"].sum()
     1000
     """
-    options = _options(interval, checkpoint_interval, max_rows_per_epoch, strategy)
+    options = RunOptions(
+        interval_s=interval_seconds(interval),
+        checkpoint_interval=checkpoint_interval,
+        max_rows_per_epoch=max_rows_per_epoch,
+        strategy=strategy,
+        balance=balance,
+        scale=scale,
+    )
     with _opened(topology, master, checkpoint, options, telemetry) as engine, pointing_to_log():
         run_until_done(engine, epochs=epochs, until_idle=until_idle, drain=drain)
 
@@ -61,9 +70,11 @@ def start(  # noqa: PLR0913 (all but the topology are options)
     epochs: int | None = None,
     until_idle: bool = False,
     drain: bool = False,
-    checkpoint_interval: int = 10,
+    checkpoint_interval: int | str = CHECKPOINT_INTERVAL,
     max_rows_per_epoch: int | None = None,
     strategy: str = "incremental",
+    balance: str = "auto",
+    scale: str | None = None,
     telemetry: str | Path | None = None,
 ) -> RunningJob:
     """Run a topology in the background, with the options of `run`, and return a handle on it at once.
@@ -78,7 +89,14 @@ def start(  # noqa: PLR0913 (all but the topology are options)
     >>> reached.epoch >= 3, running.status().state
     (True, 'finished')
     """
-    options = _options(interval, checkpoint_interval, max_rows_per_epoch, strategy)
+    options = RunOptions(
+        interval_s=interval_seconds(interval),
+        checkpoint_interval=checkpoint_interval,
+        max_rows_per_epoch=max_rows_per_epoch,
+        strategy=strategy,
+        balance=balance,
+        scale=scale,
+    )
     with ExitStack() as opening:
         engine = opening.enter_context(_opened(topology, master, checkpoint, options, telemetry))
         opened = opening.pop_all()
@@ -88,15 +106,6 @@ def start(  # noqa: PLR0913 (all but the topology are options)
             run_until_done(engine, epochs=epochs, until_idle=until_idle, drain=drain)
 
     return RunningJob(engine, work, opened.close)
-
-
-def _options(interval: Duration, checkpoint_interval: int, max_rows_per_epoch: int | None, strategy: str) -> RunOptions:
-    return RunOptions(
-        interval_s=interval_seconds(interval),
-        checkpoint_interval=checkpoint_interval,
-        max_rows_per_epoch=max_rows_per_epoch,
-        strategy=strategy,
-    )
 
 
 @contextmanager
@@ -113,12 +122,14 @@ def _opened(
         raise TopologyError(f"run got {topology!r}; expected a Topology or a TopologyBuilder")
     with ExitStack() as opened:
         url = str(checkpoint) if checkpoint is not None else opened.enter_context(TemporaryDirectory(prefix="resurge-job-"))
+        refuse_scale(master, options)
         is_ours = running_context() is None
         runner = runner_on(master, f"resurge {built.name}", _spark_log(checkpoint))
         if is_ours:
             opened.callback(runner.spark.stop)
         log = opened.enter_context(TelemetryLog(Path(telemetry) if telemetry is not None else None))
-        yield Engine(built, runner, replace(options, checkpoint_url=url), log)
+        scaler = None if options.scale is None else scaler_on(runner)
+        yield Engine(built, runner, replace(options, checkpoint_url=url), log, scaler)
 
 
 def interval_seconds(interval: Duration) -> float:

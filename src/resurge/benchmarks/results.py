@@ -25,6 +25,7 @@ def provenance(arguments: list[str] | None = None) -> dict[str, Any]:
     return {
         "command": shlex.join(["resurge", *given]),
         "commit": commit(),
+        "source_tree": source_tree(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": {name: version(name) for name in MEASURED_WITH},
@@ -39,6 +40,11 @@ def commit() -> str:
         return "unknown"
     changed = _git(here, "status", "--porcelain", "--", ":/", *NOT_MEASURED)
     return f"{head} with uncommitted changes" if changed else head
+
+
+def source_tree() -> str:
+    """The id of the folder of sources at the checked-out commit: it stays the same when commits are rebased or squashed."""
+    return _git(Path(__file__).parent, "rev-parse", "--short=12", "HEAD:src") or "unknown"
 
 
 def machine() -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from resurge.connectors.contracts import Offset, ReadLimit, Source, SourceLog, S
 from resurge.connectors.sinks import DiscardSink
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
+from resurge.operators.stateless import SourceOperator
 from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.session import default_local_root, open_session
@@ -26,7 +27,11 @@ from resurge.runtime.driver.spark_runner import SparkRunner
 
 SMALL_KEYS = 100_000
 KEYS_PER_LOADING_EPOCH = 1_000_000
-CHECKPOINT_INTERVAL = 10
+BLOCK_EPOCHS = 20
+AFTERWARDS = 5
+"""So many epochs after a checkpoint was logged count as its own: what it replaces is deleted meanwhile."""
+SETTLING_EPOCHS = 100
+"""Small epochs after loading, until it is settled whether they run in one slot (`protocols/slot_choice.py`)."""
 SPLITS = 2
 
 
@@ -88,76 +93,110 @@ def counting(keys: int, changed: int) -> Topology:
     return job.build()
 
 
-def measure(keys: int, changed: int, epochs: int, progress: Callable[[str], None]) -> dict[str, float]:
+def measure(keys: int, changed: int, epochs: int, checkpoints: int, progress: Callable[[str], None]) -> dict[str, float]:
     """Milliseconds per epoch with a small and a large state, what checkpoints, memory and a restore of the large one cost."""
     spark = open_session("local[2]", "state-benchmark")
     try:
         with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
-            small = _loaded(spark, Path(folder) / "small", SMALL_KEYS, changed, progress)
+            small = _loaded(spark, Path(folder) / "small", counting(SMALL_KEYS, changed), progress)
             before = _worker_memory_bytes()
-            large = _loaded(spark, Path(folder) / "large", keys, changed, progress)
+            large = _loaded(spark, Path(folder) / "large", counting(keys, changed), progress)
             held = _worker_memory_bytes() - before
             took = _interleaved({"small": small, "large": large}, epochs, progress)
             small.close("measured")
+            steps = _with_checkpoints(large, checkpoints, progress)
             large.close()
             progress(f"restoring {keys:,} keys")
             restored = _restored(spark, Path(folder) / "large", keys, changed)
     finally:
         spark.stop()
-    small_ms, large_ms = (statistics.median(_ordinary(took[name])) * 1000 for name in ("small", "large"))
+    small_ms, large_ms = (statistics.median(took[name]) * 1000 for name in ("small", "large"))
     return {
         "keys": keys,
         "small_ms": round(small_ms, 1),
         "large_ms": round(large_ms, 1),
         "ratio": round(large_ms / small_ms, 3),
-        "checkpoint_overhead": round(checkpoint_overhead(took["large"]), 4),
+        "checkpoint_overhead": round(checkpoint_overhead(steps), 4),
+        "checkpoints": checkpoints,
+        "epochs_per_checkpoint": round(len(steps) / checkpoints),
         "memory_mb_per_million_keys": round(held / keys, 1),
         **restored,
     }
 
 
-def checkpoint_overhead(took_s: Sequence[float]) -> float:
-    """The share by which checkpoints lengthen a run: the epochs with one against the median of the others of their block.
+class Step(NamedTuple):
+    """One epoch of a job with checkpoints: what it took, and whether one was being written meanwhile."""
 
-    Each block of epochs ends with a checkpoint. Both are of the same run and of neighbouring moments, and the median over
-    blocks is taken, so that neither a slow minute nor a slow epoch decides.
+    took_s: float
+    is_writing: bool
 
-    >>> checkpoint_overhead([1.0] * 9 + [1.5] + [2.0] * 9 + [3.0])
-    0.05
+
+def checkpoint_overhead(steps: Sequence[Step]) -> float:
+    """The share by which checkpoints lengthen a run: what epochs take longer while one is written, over all other time.
+
+    Everything that a checkpoint costs falls into the epochs from the one that takes it until some epochs after it was logged,
+    whichever thread or process does it. These few are compared with the mean of all others, merges of state included, so that
+    a slow moment in the many epochs between two checkpoints does not decide.
+
+    >>> checkpoint_overhead([Step(1.2, True), Step(1.0, True), *[Step(1.0, False)] * 96])
+    0.002041
     """
-    blocks = [took_s[end - CHECKPOINT_INTERVAL : end] for end in range(CHECKPOINT_INTERVAL, len(took_s) + 1, CHECKPOINT_INTERVAL)]
-    extra = [(block[-1] - usual) / (CHECKPOINT_INTERVAL * usual) for block in blocks for usual in [statistics.median(block[:-1])]]
-    return statistics.median(extra)
+    is_near = [any(step.is_writing for step in steps[max(0, at - AFTERWARDS) : at + 1]) for at in range(len(steps))]
+    far_s = [step.took_s for step, near in zip(steps, is_near, strict=True) if not near]
+    near_s = [step.took_s for step, near in zip(steps, is_near, strict=True) if near]
+    usual_s = statistics.mean(far_s)
+    extra_s = sum(took_s - usual_s for took_s in near_s)
+    return round(extra_s / (usual_s * len(steps)), 6)
 
 
-def _ordinary(took_s: Sequence[float]) -> list[float]:
-    """The epochs without a checkpoint."""
-    return [took for index, took in enumerate(took_s, 1) if index % CHECKPOINT_INTERVAL]
-
-
-def _loaded(spark: Any, folder: Path, keys: int, changed: int, progress: Callable[[str], None]) -> Engine:
-    """An engine whose state has all keys; the last loading epoch is one with a checkpoint, so that blocks begin after it."""
-    progress(f"loading {keys:,} keys")
-    options = RunOptions(str(folder), interval_s=0, checkpoint_interval=CHECKPOINT_INTERVAL, back_pressure=False)
-    engine = Engine(counting(keys, changed), SparkRunner(spark), options)
+def _loaded(spark: Any, folder: Path, topology: Topology, progress: Callable[[str], None]) -> Engine:
+    """An engine whose state has all keys, all of them in a checkpoint, as a user has it who runs epochs as fast as possible."""
+    source = topology.operators["keys"]
+    assert isinstance(source, SourceOperator) and isinstance(source.source, KeySource)
+    reader = KeyReader(source.source.keys, source.source.changed)
+    progress(f"loading {reader.keys:,} keys")
+    engine = Engine(topology, SparkRunner(spark), RunOptions(str(folder), interval_s=0, back_pressure=False))
     engine.start()
-    loading = KeyReader(keys, changed).loading_epochs + 2
-    for _ in range(-(-loading // CHECKPOINT_INTERVAL) * CHECKPOINT_INTERVAL):
+    for _ in range(reader.loading_epochs + SETTLING_EPOCHS):
+        engine.step()
+    while engine.recovery.checkpoint < reader.loading_epochs:
         engine.step()
     return engine
 
 
 def _interleaved(engines: dict[str, Engine], epochs: int, progress: Callable[[str], None]) -> dict[str, list[float]]:
-    """Blocks of epochs that each end with a checkpoint, one engine after another."""
+    """Blocks of epochs, one engine after another, in an order that turns around."""
     took: dict[str, list[float]] = {name: [] for name in engines}
-    for block in range(-(-epochs // CHECKPOINT_INTERVAL)):
+    for block in range(-(-epochs // BLOCK_EPOCHS)):
         progress(f"block {block + 1}")
-        for name, engine in engines.items():
-            for _ in range(CHECKPOINT_INTERVAL):
-                began = time.perf_counter()
-                engine.step()
-                took[name].append(time.perf_counter() - began)
+        for name, engine in list(engines.items())[:: 1 if block % 2 else -1]:
+            for _ in range(BLOCK_EPOCHS):
+                took[name].append(_timed(engine).took_s)
     return took
+
+
+def _with_checkpoints(engine: Engine, checkpoints: int, progress: Callable[[str], None]) -> list[Step]:
+    """All epochs from when a checkpoint was logged until so many more were."""
+    began = engine.recovery.checkpoint
+    while engine.recovery.checkpoint == began:
+        engine.step()
+    for _ in range(AFTERWARDS):
+        engine.step()
+    steps: list[Step] = []
+    for number in range(checkpoints):
+        progress(f"checkpoint {number + 1}")
+        last = engine.recovery.checkpoint
+        while engine.recovery.checkpoint == last:
+            steps.append(_timed(engine))
+        steps += [_timed(engine) for _ in range(AFTERWARDS)]
+    return steps
+
+
+def _timed(engine: Engine) -> Step:
+    was_writing = engine.state.taken is not None
+    began = time.perf_counter()
+    engine.step()
+    return Step(time.perf_counter() - began, was_writing or engine.state.taken is not None)
 
 
 def _worker_memory_bytes() -> int:

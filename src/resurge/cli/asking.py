@@ -1,4 +1,4 @@
-"""What `resurge move`, `drain` and `balance` share: ask the running driver, wait, and say what came of it."""
+"""What `resurge move`, `drain`, `balance` and `scale` share: ask the running driver, wait, and say what came of it."""
 
 import uuid
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""resurge bench throughput | growth | latency | state | slots | driver | connectors: ratios inside one run, each with a result file."""
+"""resurge bench throughput, growth, latency, state, slots, driver, connectors, balance, elastic: ratios inside one run, each kept in a file."""
 
 import json
 import tempfile
@@ -84,6 +84,7 @@ def state(
     keys: Annotated[int, typer.Option(min=200_000, help="Keys in the large state.")] = 5_000_000,
     changed: Annotated[int, typer.Option(min=1_000, help="Keys changed per epoch.")] = 20_000,
     epochs: Annotated[int, typer.Option(min=10, help="Measured epochs per setting.")] = 80,
+    checkpoints: Annotated[int, typer.Option(min=1, help="Measured checkpoints, at the default interval.")] = 6,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +93,7 @@ def state(
 
     console = Console(stderr=True, quiet=as_json)
     with progress_line(console, "running") as progress:
-        result = measure(keys, changed, epochs, progress)
+        result = measure(keys, changed, epochs, checkpoints, progress)
     _kept("state", result, out, as_json)
     if as_json:
         return
@@ -203,10 +204,10 @@ def driver(
     if as_json:
         return
     table = Table(title="the driver's own milliseconds per epoch")
-    for column in ("partitions", "slots", "ms"):
+    for column in ("partitions", "slots", "median", "mean, with checkpoints"):
         table.add_column(column, justify="right")
     for row in result["results"]:
-        table.add_row(f"{row['partitions']:,}", str(row["slots"]), f"{row['driver_ms']:.1f}")
+        table.add_row(f"{row['partitions']:,}", str(row["slots"]), f"{row['driver_ms']:.1f}", f"{row['mean_ms']:.1f}")
     Console().print(table)
 
 
@@ -245,4 +246,51 @@ def connectors(
         bare = f"{found['of_bare_client']:.2f}" if "of_bare_client" in found else "-"
         rate = f"{found['rows_per_s'] / 1000:,.0f}"
         table.add_row(f"{name} sink", rate, f"{found['of_parquet_sink']:.2f}", bare, f"{found['epochs_per_s']:.0f}")
+    Console().print(table)
+
+
+@app.command()
+def balance(
+    phase: Annotated[float, typer.Option(min=40, metavar="SECONDS", help="How long keys keep their places.")] = 60,
+    changes: Annotated[int, typer.Option(min=1, help="How often they change them.")] = 2,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Skewed load that shifts, on four nodes, with and without balancing: imbalance, length of epochs, rows per second."""
+    from resurge.benchmarks.balance import measure
+
+    with progress_line(Console(stderr=True, quiet=as_json), "starting a cluster") as progress:
+        result = measure(phase, changes, progress)
+    _kept("balance", result, out, as_json)
+    if as_json:
+        return
+    told = f"whole key groups allow {result['hash_ideal']:.2f}; {result['throughput_ratio']:.2f} times the rows with balancing"
+    table = Table(title="four nodes, Zipf keys that change places", caption=told)
+    for column in ("", "highest over mean utilisation", "p99 of an epoch", "rows/s", "partitions moved"):
+        table.add_column(column, justify="right")
+    for name in ("balanced", "unbalanced"):
+        found = result[name]
+        table.add_row(
+            name, f"{found['imbalance']:.2f}", f"{found['p99_s']:.2f} s", f"{found['rows_per_s']:,}", str(found["moved"])
+        )
+    Console().print(table)
+
+
+@app.command()
+def elastic(out: Out = None, as_json: AsJson = False) -> None:
+    """A node joins three that are loaded, then one is drained: how soon load follows, and what queries notice."""
+    from resurge.benchmarks.elastic import measure
+
+    with progress_line(Console(stderr=True, quiet=as_json), "starting a cluster") as progress:
+        result = measure(progress)
+    _kept("elastic", result, out, as_json)
+    if as_json:
+        return
+    table = Table(title=f"{result['rows_per_s']:,} rows per second on three nodes, then four, then three")
+    for column in ("", "seconds", "latency against normal"):
+        table.add_column(column, justify="right")
+    join, drain = result["join"], result["drain"]
+    after = "not within 20" if join["carries_after_s"] is None else f"{join['carries_after_s']:.1f}"
+    table.add_row("until a new node carries 80 % of the average", after, f"{join['latency_ratio']:.2f}")
+    table.add_row("until a drained node is empty", f"{drain['took_s']:.1f}", f"{drain['latency_ratio']:.2f}")
     Console().print(table)

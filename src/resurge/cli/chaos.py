@@ -25,7 +25,7 @@ def chaos(  # noqa: PLR0913, PLR0917
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help=TRACE_HELP)] = None,
     arrivals: Annotated[Path | None, typer.Option(metavar="FILE", help=ARRIVALS_HELP)] = None,
     faults: Annotated[
-        str, typer.Option(help="What happens: kill, cut (links; as root, on Linux), hang, and requests: move, drain.")
+        str, typer.Option(help="What happens: kill, cut (links; as root, on Linux), hang, and requests: move, drain, scale.")
     ] = "kill",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a result file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
@@ -57,6 +57,7 @@ def chaos(  # noqa: PLR0913, PLR0917
     def progress(verdict: experiment.Verdict) -> None:
         disturbed = f"{verdict.disturbed} times cut or stopped, " if verdict.disturbed else ""
         disturbed += f"{verdict.moved} partitions moved, " if verdict.moved else ""
+        disturbed += f"{verdict.scaled} changes of the number of nodes, " if verdict.scaled else ""
         found = f"{verdict.kills} nodes killed, {disturbed}{verdict.lost} lost, {verdict.duplicated} duplicated, {verdict.took_s:.0f} s"
         console.print(f"seed {verdict.seed}: {found}")
         if verdict.lost or verdict.duplicated:

@@ -13,11 +13,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from resurge.cli.placement import NODES_SHOWN, move_in_words, node_table
 from resurge.telemetry import metrics
 from resurge.telemetry.cluster_view import ClusterView, after
 from resurge.telemetry.events import (
     CatchUpFinished,
     CheckpointFinished,
+    ClusterScaled,
     EpochFinished,
     Event,
     JobStarted,
@@ -26,16 +28,16 @@ from resurge.telemetry.events import (
     NodeLost,
     NodeResponded,
     NodeSuspected,
+    PartitionsGivenUp,
     QueriesChanged,
     WaitingForNodes,
     Warned,
 )
 from resurge.telemetry.metrics import Snapshot, Spread
-from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, rows_in_words, seconds_in_words
+from resurge.telemetry.wording import NOT_KNOWN, bytes_in_words, given_up_in_words, rows_in_words, seconds_in_words
 
 RECENT_EVENTS = 200
 QUERIES_SHOWN = 20
-NODES_SHOWN = 12
 PARTITIONS_SHOWN = 8
 
 
@@ -178,6 +180,8 @@ def incident(event: Event, cluster: ClusterView | None = None) -> str | None:
     known = cluster or ClusterView()
     if isinstance(event, Warned):
         return f"warning: {event.message}"
+    if isinstance(event, PartitionsGivenUp):
+        return f"given up: {given_up_in_words(event)}"
     if isinstance(event, NodeLost):
         return f"{known.name(event.node)} lost, with {event.partitions} partitions"
     if isinstance(event, NodeSuspected):
@@ -188,9 +192,9 @@ def incident(event: Event, cluster: ClusterView | None = None) -> str | None:
     if isinstance(event, NodeJoined):
         return f"{known.name(event.node)} joined"
     if isinstance(event, MoveEnded):
-        return (
-            f"{event.moved} partitions moved in {seconds_in_words(event.took_s)}{': ' + event.failure if event.failure else ''}"
-        )
+        return move_in_words(event)
+    if isinstance(event, ClusterScaled):
+        return f"{event.wanted} nodes are wanted instead of {event.nodes}: {event.why}"
     if isinstance(event, WaitingForNodes):
         return f"no node is left after epoch {event.epoch}: waiting for one"
     if isinstance(event, QueriesChanged) and event.down:
@@ -227,6 +231,8 @@ def drawn(now: Snapshot, is_stopping: bool = False, cluster: ClusterView | None 
         shown.append(Text(" | ".join(losses), style="yellow"))
     if now.queries:
         shown += [Text(), query_table(now, cluster=cluster)]
+    if cluster is not None and len(cluster.loads) > 1:
+        shown += [Text(), node_table(cluster)]
     hint = "stopping after this epoch; Ctrl-C again to stop at once" if is_stopping else "Ctrl-C stops after the current epoch"
     return Group(*shown, Text(hint, style="yellow" if is_stopping else "dim"))
 

@@ -63,6 +63,7 @@ def register() -> None:
         plan,
         replay,
         run,
+        scale,
         skip,
         soak,
         state,
@@ -80,6 +81,7 @@ def register() -> None:
     app.command("move", help=move.HELP)(move.command)
     app.command("drain", help=drain.HELP)(drain.command)
     app.command("balance", help=balance.HELP)(balance.command)
+    app.command("scale", help=scale.HELP)(scale.command)
     app.command("demo")(demo.demo)
     app.command("chaos")(chaos.chaos)
     app.command("soak")(soak.soak)

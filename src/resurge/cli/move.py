@@ -10,7 +10,8 @@ from resurge.errors import ProblemError
 HELP = (
     "Move key groups of an operator to a node, while the job runs.\n\n"
     "State is shipped while epochs go on, and the key groups switch with one epoch (precopy); or all of it is shipped with "
-    "that epoch (direct). Nothing is lost or repeated, whatever fails on the way.\n\n"
+    "that epoch (direct). Or the target begins with its copy or the checkpoint and takes the epochs since, while the key groups "
+    "pause (cpa) or while they go on (cpal). Nothing is lost or repeated, whatever fails on the way.\n\n"
     """\b
 Examples:
   resurge move out/trending counts/0-3 --to node-2
@@ -24,7 +25,7 @@ def command(
     url: Url,
     what: Annotated[str, typer.Argument(metavar="OPERATOR[/KEY_GROUPS]", help="Such as counts, counts/3 or counts/0-3,7.")],
     to: Annotated[str, typer.Option("--to", metavar="NODE", help="The node that they go to.")],
-    how: Annotated[str, typer.Option("--how", metavar="WAY", help="precopy or direct.")] = "precopy",
+    how: Annotated[str, typer.Option("--how", metavar="WAY", help="precopy, direct, cpa or cpal.")] = "precopy",
     timeout: Timeout = 120.0,
     as_json: AsJson = False,
 ) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from resurge.cli.observing import Observers, observed
 from resurge.cli.settings import from_file, with_job_file
-from resurge.errors import StorageError
+from resurge.errors import JobError, StorageError
 from resurge.redaction import redacted
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
         str, typer.Option(metavar="TIME", help="Time between epochs: 1s, 500ms; 0 is as fast as possible.")
     ] = "1s",
     epochs: Annotated[int | None, typer.Option(min=0, metavar="N", help="End after N epochs.")] = None,
-    checkpoint_interval: Annotated[int, typer.Option(min=0, metavar="N", help="Checkpoint every N epochs; 0 is never.")] = 10,
+    checkpoint_interval: Annotated[
+        str, typer.Option(metavar="TIME|N", help="Checkpoint every 10s, or every N epochs; 0 is never.")
+    ] = "10s",
     max_rows: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="At most N input rows per epoch; while more wait, the next epoch follows at once."),
@@ -90,11 +92,26 @@ def command(  # noqa: PLR0913, PLR0917 (one parameter per option)
     ] = "incremental",
     balance: Annotated[
         str, typer.Option(metavar="auto|off", help="Whether key groups move by themselves when load is uneven.")
-    ] = "off",
+    ] = "auto",
+    scale: Annotated[
+        str | None,
+        typer.Option(metavar="MIN..MAX", help="Ask for nodes when there is too much to do, give them back when there is little."),
+    ] = None,
+    copies: Annotated[
+        str,
+        typer.Option(metavar="N", help="Copies of each state on other nodes, as 1; or by operator too, as 1,totals=2."),
+    ] = "0",
+    copies_every: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Refresh copies every N epochs; at checkpoints if not given.")
+    ] = None,
+    use_drained: Annotated[bool, typer.Option("--use-drained", help="Use nodes that were drained in an earlier run.")] = False,
     most_epochs_kept: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="End if more input than N epochs is kept for partitions that find no node."),
+        typer.Option(min=1, metavar="N", help="Keep the input of at most N epochs for partitions that find no node."),
     ] = None,
+    when_too_far_behind: Annotated[
+        str, typer.Option(metavar="stop|give-up", help="Beyond that: end, or let them skip it, and count what they skip.")
+    ] = "stop",
     local_store: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Where nodes keep state while they run; shared memory if there is enough, else /tmp."),
@@ -161,7 +178,12 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> Non
         max_rows_per_epoch=chosen["max_rows"],
         strategy=chosen["strategy"],
         balance=chosen["balance"],
+        scale=chosen["scale"],
         most_epochs_kept=chosen["most_epochs_kept"],
+        when_too_far_behind=chosen["when_too_far_behind"],
+        **copies_of(str(chosen["copies"])),
+        copies_every=chosen["copies_every"],
+        uses_drained=chosen["use_drained"],
         local_root=chosen["local_store"] or default_local_root(),
         local_limit_bytes=None if chosen["local_store_limit"] is None else size_bytes(chosen["local_store_limit"]),
     )
@@ -183,6 +205,24 @@ def run_with(topology: "Topology", chosen: Mapping[str, Any], again: str) -> Non
             shutil.rmtree(url, ignore_errors=True)
 
 
+def copies_of(text: str) -> dict[str, Any]:
+    """How many copies, of all operators and of some.
+
+    >>> copies_of("1,totals=2")
+    {'copies': 1, 'copies_by_operator': {'totals': 2}}
+    """
+    copies, by_operator = 0, dict[str, int]()
+    for part in text.split(","):
+        operator, _, number = part.strip().rpartition("=")
+        if not number.isdigit():
+            raise JobError(f"--copies has {part.strip()!r}; expected a number, or OPERATOR=NUMBER, as in 1,totals=2")
+        if operator:
+            by_operator[operator] = int(number)
+        else:
+            copies = int(number)
+    return {"copies": copies, "copies_by_operator": by_operator}
+
+
 @dataclass(frozen=True)
 class OnSpark:
     """Where and how a topology is run."""
@@ -198,8 +238,9 @@ def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog
     from resurge.cli.live_view import open_view, starting
     from resurge.runtime.driver.engine import Engine
     from resurge.runtime.driver.gateway import pointing_to_log, remove_temporary_logs
-    from resurge.runtime.embedded_cluster.runner import runner_on
+    from resurge.runtime.embedded_cluster.runner import refuse_scale, runner_on, scaler_on
 
+    refuse_scale(where.master, where.options)
     with starting(console, where.master):
         settings = {"spark.ui.enabled": "true"} if where.has_ui else {}
         runner = runner_on(where.master, f"resurge {topology.name}", where.log, settings)
@@ -207,7 +248,8 @@ def _run_on_spark(topology: "Topology", where: OnSpark, telemetry: "TelemetryLog
         console.print(f"Spark's own page: {runner.spark.sparkContext.uiWebUrl}", highlight=False, soft_wrap=True)
     try:
         with pointing_to_log():
-            return drive(Engine(topology, runner, where.options, telemetry), where.limits, open_view(console))
+            scaler = None if where.options.scale is None else scaler_on(runner)
+            return drive(Engine(topology, runner, where.options, telemetry, scaler), where.limits, open_view(console))
     except KeyboardInterrupt:
         url = str(where.options.checkpoint_url)
         told = f"the current epoch is run again when the job at {redacted(url)} is resumed" if where.log is not None else NOT_KEPT

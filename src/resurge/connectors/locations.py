@@ -2,12 +2,12 @@
 
 import glob
 import os
+import stat
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from resurge.errors import SourceError
 
@@ -17,8 +17,7 @@ FINGERPRINT_BYTES = 65_536
 _MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
-@dataclass(frozen=True)
-class FoundFile:
+class FoundFile(NamedTuple):
     """A file as it is now: `version` changes when it is written again."""
 
     path: str
@@ -81,7 +80,7 @@ def stat_file(path: str) -> FoundFile | None:
     """A file as it is now, or None if it is gone."""
     try:
         if is_local(path):
-            return _found_local(path)
+            return _found_local(path, Path(path).stat())
         file_system = filesystem(path)
         file_system.invalidate_cache()
         return _found_remote(path, file_system.info(path))
@@ -122,8 +121,10 @@ def glob_root(location: str) -> str:
 
 
 def _is_ignored(path: str, root: str) -> bool:
-    names = path.removeprefix(root).strip("/").split("/")
-    return any(name.startswith(IGNORED_PREFIXES) for name in names) or path.endswith(IGNORED_SUFFIXES)
+    inner = path.removeprefix(root).strip("/")
+    if path.endswith(IGNORED_SUFFIXES) or inner.startswith(IGNORED_PREFIXES):
+        return True
+    return "/" in inner and any(name.startswith(IGNORED_PREFIXES) for name in inner.split("/"))
 
 
 def _list_local(location: str) -> Iterator[FoundFile]:
@@ -135,16 +136,17 @@ def _list_local(location: str) -> Iterator[FoundFile]:
     else:
         paths = iter([location]) if Path(location).is_file() else (entry.path for entry in os.scandir(location))
     for path in paths:
-        if _is_ignored(path, root if path != location else str(Path(location).parent)) or Path(path).is_dir():
+        if _is_ignored(path, root if path != location else str(Path(location).parent)):
             continue
         try:
-            yield _found_local(path)
+            status = os.stat(path)  # noqa: PTH116 (a folder may have very many files, and a Path for each costs more than this)
         except FileNotFoundError:
             continue  # renamed or removed since it was listed
+        if not stat.S_ISDIR(status.st_mode):
+            yield _found_local(path, status)
 
 
-def _found_local(path: str) -> FoundFile:
-    status = Path(path).stat()
+def _found_local(path: str, status: os.stat_result) -> FoundFile:
     return FoundFile(path, status.st_size, status.st_mtime_ns / 1e9, str(status.st_mtime_ns))
 
 

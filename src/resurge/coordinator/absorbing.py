@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from resurge.coordinator import recorder
+from resurge.coordinator import draining, recorder
 from resurge.coordinator.commands import Cancel, Discard, Plan
 from resurge.coordinator.committing import committed
 from resurge.coordinator.inputs import (
+    COPY_DAMAGED,
     ENGINE_FAILED,
     MISPLACED,
     Appended,
@@ -29,12 +30,12 @@ from resurge.coordinator.inputs import (
 from resurge.coordinator.job_events import planned as planned_events
 from resurge.coordinator.jobs import is_void
 from resurge.coordinator.measuring import priced
-from resurge.coordinator.policies import live, migration
-from resurge.coordinator.scheduling import after_loss, is_same_question
+from resurge.coordinator.policies import checkpoint, copies, giving_up, live, migration, scale
+from resurge.coordinator.scheduling import after_loss, is_same_question, moved
 from resurge.coordinator.state import Activity, Ended, Goal, JobState, Publication, Question, Saving, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import Balance, Drain, Move
+from resurge.model.requests import Balance, Drain, Move, Scale
 from resurge.protocols import recovery as transitions
 from resurge.protocols import retrying
 from resurge.protocols.recovery import Phase
@@ -52,9 +53,15 @@ def nodes_changed(state: JobState, changed: NodesChanged, now_s: float) -> JobSt
     members = {**state.members, **changed.joined}
     # A blocking recovery waits for as many nodes as there ever were.
     wanted = max(state.strategy.nodes_wanted, len(recovery.capacity))
-    state = replace(state, recovery=recovery, members=members, strategy=replace(state.strategy, nodes_wanted=wanted))
-    state = replace(state, lane=replace(state.lane, has_reported_waiting=False))
-    return priced(state.emitting(*state.emitted.changed(now_s, before, state.recovery)))
+    state = replace(
+        state,
+        recovery=recovery,
+        members=members,
+        draining=draining.joined(state, changed.joined),
+        strategy=replace(state.strategy, nodes_wanted=wanted),
+    )
+    state = copies.after_join(replace(state, lane=replace(state.lane, has_reported_waiting=False)))
+    return scale.joined(priced(state.emitting(*state.emitted.changed(now_s, before, state.recovery))))
 
 
 def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
@@ -72,6 +79,7 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
         state,
         recovery=recovery,
         members={node: member for node, member in state.members.items() if node not in gone},
+        drained=draining.without(state, gone),
         versions={partition: version for partition, version in state.versions.items() if partition not in down},
         # Those on other nodes are cheap to begin again.
         shadows={},
@@ -81,8 +89,8 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
         if is_void(state, flight.job):
             state = _without(state, attempt).sending(Cancel(attempt))
     state = replace(state, ended=tuple(ended for ended in state.ended if ended.ended.attempt in state.jobs))
-    state = migration.after_loss(state, gone, now_s)
-    return priced(state.emitting(*state.emitted.changed(now_s, before, recovery)))
+    state = migration.after_loss(checkpoint.given_up_if_lost(state), gone, now_s)
+    return scale.after_loss(priced(state.emitting(*state.emitted.changed(now_s, before, recovery))), now_s)
 
 
 def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
@@ -95,12 +103,14 @@ def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
         return lost(state, ended.lost, now_s)
     if ended.result is None:
         state = _discarded(_without(state, ended.attempt), ended.attempt)
-        if flight.job.ships:
-            # Whatever is wrong with moving state, the job goes on without.
-            reason = ended.failure.message if ended.failure else "the job that shipped its state ended without a result"
-            state = migration.given_up(state, reason, now_s)
-        if flight.job.is_shipping_only:
+        is_replay = flight.step is None and flight.job.is_replay
+        if flight.job.ships or is_replay:
+            reason = ended.failure.message if ended.failure else "the job that brought its state ended without a result"
+            state = migration.shipping_failed(state, flight.job, reason, now_s)
+        if flight.job.is_shipping_only or is_replay:
             return state
+        if ended.failure is not None and ended.failure.kind == COPY_DAMAGED and copies.has_unproven(state, flight.job):
+            return copies.damaged(state, flight.job, ended.failure.message, now_s)
         return _failed(state, ended.failure or Failure(ENGINE_FAILED, "the job ended without a result"), now_s)
     at_s = now_s if ended.at_s is None else ended.at_s
     if ended.attempt != state.lane.foreground and state.lane.foreground is not None:
@@ -150,7 +160,7 @@ def asked(state: JobState) -> JobState:
         return state
     number = state.next_number
     state = replace(state, next_number=number + 1, question=Question(number, recovery))
-    return state.sending(Plan(number, recovery, state.strategy))
+    return state.sending(Plan(number, recovery, state.strategy, copies.nearest(state) if state.copies else {}))
 
 
 def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
@@ -162,15 +172,18 @@ def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
         return replace(state, question=Question())
     before = state.recovery
     placement = {Partition.parse(name): node for name, node in answer.placement.items()}
-    after = transitions.scheduled(before, placement, answer.queries)
+    usable = copies.usable(state) if state.copies else {}
+    held = {partition: usable[partition, node] for partition, node in placement.items() if (partition, node) in usable}
+    after = transitions.scheduled(before, placement, answer.queries, held)
     if after.revision == before.revision:
-        return replace(state, question=Question(unanswerable=before))
-    moved = frozenset(transitions.moved(before, after))
-    versions = {partition: version for partition, version in state.versions.items() if partition not in moved}
+        return giving_up.kept_within_limit(replace(state, question=Question(unanswerable=before)), now_s)
+    gone = frozenset(moved(before, after))
+    versions = {partition: version for partition, version in state.versions.items() if partition not in gone}
     state = replace(state, recovery=after, versions=versions, question=Question())
+    state = copies.promoted(state, before, now_s) if state.copies else state
     events = list(planned_events(now_s, before, after, answer.took_s, state.strategy.name))
     emitted, load = state.emitted.measured(now_s, after, state.buffers.size_bytes)
-    return state.emitting(emitted, [*events, *load])
+    return giving_up.kept_within_limit(state.emitting(emitted, [*events, *load]), now_s)
 
 
 # Commands that were carried out, and wishes
@@ -197,6 +210,8 @@ def command_failed(state: JobState, failed: CommandFailed) -> JobState:
 def requested(state: JobState, request: Requested, now_s: float) -> JobState:
     """What the user wishes is the goal from now on."""
     wish, lane = request.wish, state.lane
+    if isinstance(wish, Scale):
+        return scale.requested(state, wish, now_s)
     if isinstance(wish, Move | Drain | Balance):
         return migration.requested(state, wish, now_s)
     if isinstance(wish, Stop):

@@ -55,6 +55,11 @@ class Buffers:
         left = tuple(buffered for buffered in self.held if buffered.node not in gone)
         return self if len(left) == len(self.held) else Buffers(left)
 
+    def after(self, epoch: int) -> "Buffers":
+        """Those that have output of later epochs."""
+        left = tuple(buffered for buffered in self.held if any(epochs.stop > epoch + 1 for _, epochs in buffered.produced))
+        return self if len(left) == len(self.held) else Buffers(left)
+
     def without_producers(self, partitions: Collection[Partition]) -> "Buffers":
         """What these partitions produced is not asked for again: they have left the nodes that hold it."""
         if not any(partition in partitions for buffered in self.held for partition, _ in buffered.produced):

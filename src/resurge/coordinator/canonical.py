@@ -1,7 +1,7 @@
 """Any value as plain data in one fixed order, so that two runs can be compared, whatever the order of their sets."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
         return [value.start, value.stop]
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [plain(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         # What two equal values may have computed or not says nothing of them.

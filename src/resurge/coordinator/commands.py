@@ -4,12 +4,13 @@ Whoever carries them out answers each with one input (see `inputs`); `Emit` alon
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from resurge.coordinator.scheduling import Strategy
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import Answer
 from resurge.model.work import Job
+from resurge.planning.checkpoint_placement import CheckpointProblem
 from resurge.planning.key_group_moves import MoveProblem
 from resurge.protocols.recovery import RecoveryState
 from resurge.telemetry.events import Event
@@ -101,7 +102,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class WriteManifest:
-    """Write the manifest of the states that an attempt has saved, without those that were not live; ends in `Done`."""
+    """Write the manifest of the checkpoint that an attempt took, without those that were not live; ends in `Done`."""
 
     number: int
     epoch: int
@@ -110,16 +111,28 @@ class WriteManifest:
 
 
 @dataclass(frozen=True)
+class AddOlderStates:
+    """Write the manifest of an epoch, anew if there is one, with the states that partitions have in older ones; ends in `Done`.
+
+    They have been given up: they go on after that epoch.
+    """
+
+    number: int
+    epoch: int
+    states: Mapping[Partition, int]
+
+
+@dataclass(frozen=True)
 class Forget:
     """Remove what nobody needs once this checkpoint is logged, and tell the sources; ends in `Done`.
 
-    Some partition still restores from epoch `first`; without one that is not live, buffers are not needed either.
+    Some partition still restores from epoch `first`. Buffers of epochs up to `buffers_through` are not needed either.
     """
 
     number: int
     checkpoint: int
     first: int
-    is_whole: bool = True
+    buffers_through: int | None = None
 
 
 @dataclass(frozen=True)
@@ -149,11 +162,12 @@ class DropBuffers:
 
 @dataclass(frozen=True)
 class Plan:
-    """Ask the planner which queries come back and where; ends in `Planned`."""
+    """Ask the planner which queries come back and where; ends in `Planned`. `copies` are the nodes with the newest copies."""
 
     number: int
     recovery: RecoveryState
     strategy: Strategy
+    copies: Mapping[Partition, NodeId] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,12 +179,46 @@ class PlanMoves:
 
 
 @dataclass(frozen=True)
+class PlanCopies:
+    """Ask the planner where copies should lie; ends in `CopiesPlanned`."""
+
+    number: int
+    problem: CheckpointProblem
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class ChangeRoles:
+    """Copies on these nodes are the primaries from now on, and primaries on those are copies; ends in `Done`."""
+
+    number: int
+    promoted: tuple[tuple[Partition, NodeId], ...] = ()
+    demoted: tuple[tuple[Partition, NodeId], ...] = ()
+
+
+@dataclass(frozen=True)
 class Respond:
     """Answer a user's request; ends in `Done`."""
 
     number: int
     request: str
     answer: Answer
+
+
+@dataclass(frozen=True)
+class RequestNodes:
+    """Have so many nodes in all, those that drain too; ends in `Done` when they are asked for, not when they come."""
+
+    number: int
+    total: int
+
+
+@dataclass(frozen=True)
+class ReleaseNodes:
+    """Give nodes back that have nothing to do any more; ends in `Done` when that is asked for."""
+
+    number: int
+    nodes: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True)
@@ -187,12 +235,17 @@ Command = (
     | Append
     | Publish
     | WriteManifest
+    | AddOlderStates
     | Forget
     | Adopt
     | Discard
     | DropBuffers
     | Plan
     | PlanMoves
+    | PlanCopies
+    | ChangeRoles
     | Respond
+    | RequestNodes
+    | ReleaseNodes
     | Emit
 )

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from resurge.coordinator import jobs, recorder
-from resurge.coordinator.buffers import Buffers
+from resurge.coordinator import jobs, newest, recorder
 from resurge.coordinator.commands import (
     Adopt,
     CatchUpCommit,
@@ -16,8 +15,8 @@ from resurge.coordinator.commands import (
 )
 from resurge.coordinator.inputs import JobResult
 from resurge.coordinator.measuring import measured
-from resurge.coordinator.policies import catch_up, checkpoint, migration
-from resurge.coordinator.state import Activity, InFlight, JobState, Pending, Publication, Saving, Turn
+from resurge.coordinator.policies import catch_up, checkpoint, copies, migration, replaying
+from resurge.coordinator.state import Activity, InFlight, JobState, Pending, Publication, Saving, Taken, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import Partition
 from resurge.model.work import LAST_EPOCH, Job, Role
@@ -29,30 +28,33 @@ from resurge.protocols.step_timing import Progress
 
 
 def committed(state: JobState, flight: InFlight, result: JobResult, took_s: float, now_s: float) -> JobState:
-    """Commit whatever the job was for: lagging partitions first, then the live epoch, then the checkpoint."""
+    """Commit whatever the job was for: lagging partitions first, then the live epoch, then a checkpoint."""
     job, step = flight.job, flight.step
-    state = _adopted(state, job, result)
+    state = _adopted(copies.demoted(state, job) if job.leaves else state, job, result)
     if job.is_shipping_only:
-        return migration.shipped(replace(state, failures=0), job, result)
+        return migration.shipped(replace(state, failures=0), job, result, now_s)
+    if step is None and job.is_replay:
+        return replaying.replayed(replace(state, failures=0), job)
+    state = copies.proven(state, job)
     if job.leaves:
         state = migration.switched(state, job, result, now_s)
-    state = replace(state, rhythm=replace(state.rhythm, attempt_s=took_s), failures=0)
+    rhythm = replace(state.rhythm, attempt_s=took_s) if job.epochs else state.rhythm
+    state = replace(state, rhythm=rhythm, failures=0)
     if step is not None:
         state = _catch_up_committed(state, flight, step, result, took_s, now_s)
     if job.live_epoch is not None:
         state = _epoch_committed(state, flight, result, took_s, now_s)
-    elif step is None and not job.is_checkpoint:
-        state = _sources_published(state, job)
     if job.is_checkpoint:
-        state = _checkpointed(state, job, now_s)
+        state = _checkpoint_taken(state, job, now_s)
+    if state.taken is not None and state.taken.attempt == result.durable:
+        state = _checkpoint_durable(state, state.taken)
     return state
 
 
 def _adopted(state: JobState, job: Job, result: JobResult) -> JobState:
-    versions = {task.partition: job.attempt for task in job.tasks if task.replica.role is Role.PRIMARY}
     state = replace(
         state,
-        versions={**state.versions, **versions},
+        versions=newest.adopted(state.versions, job, state.recovery.live),
         shadows=jobs.shadows_after(state.shadows, job),
         buffers=state.buffers.keep(job, result.buffered_bytes),
     )
@@ -111,8 +113,8 @@ def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_
     publication = Publication(result, now_s - pending.since_s, arrivals_s, epoch=epoch, arrival_s=pending.arrival_s)
     state, number = state.numbered(publication)
     state = state.sending(Publish(number, job.attempt, epoch, epoch))
-    state = _rested(_measured(state, flight, result, took_s), flight, result, pending)
-    return replace(state, failure=checkpoint.over_limit(state))
+    state = replace(state, rows_read={**state.rows_read, epoch: result.epoch_rows})
+    return _rested(_measured(state, flight, result, took_s), flight, result, pending)
 
 
 def _measured(state: JobState, flight: InFlight, result: JobResult, took_s: float) -> JobState:
@@ -138,12 +140,6 @@ def _rested(state: JobState, flight: InFlight, result: JobResult, pending: Pendi
     return replace(state, lane=lane, goal=goal)
 
 
-def _sources_published(state: JobState, job: Job) -> JobState:
-    """Publish a past epoch of the sources' own queries once more; sinks show a part once."""
-    state, number = state.numbered()
-    return replace(state, sources_published=job.epochs[-1]).sending(Publish(number, job.attempt, job.epochs[0], job.epochs[-1]))
-
-
 def _absent(recovery: RecoveryState) -> tuple[Partition, ...]:
     """The partitions that are not live."""
     return (
@@ -153,27 +149,38 @@ def _absent(recovery: RecoveryState) -> tuple[Partition, ...]:
 
 def _check_taken(recovery: RecoveryState, job: Job, epoch: int) -> None:
     """Whoever is live takes every epoch: were one counted that was not in the job, its output would be missing for ever."""
+    if job.steady is not None and job.steady.assignment.partitions is recovery.live and job.steady.cursor < epoch:
+        return
     taken = {task.partition for task in job.tasks if task.replica.role is Role.PRIMARY and task.takes(epoch)}
     if taken != recovery.live:
         other = min(str(partition) for partition in taken ^ recovery.live)
         raise ProtocolError(f"epoch {epoch} was taken by {len(taken)} partitions, but {len(recovery.live)} are live, see {other}")
 
 
-def _checkpointed(state: JobState, job: Job, now_s: float) -> JobState:
-    """Write the manifest and log it, after the output of its epoch; then nothing before the oldest one in use is needed."""
+def _checkpoint_taken(state: JobState, job: Job, now_s: float) -> JobState:
+    """The states that a job leaves on its nodes are a checkpoint, which is written to the durable store while epochs go on."""
     recovery = state.recovery
     if not recovery.all_live and not (recovery.live and state.settings.saves_partially):
         return state
-    epoch, absent = recovery.head, _absent(recovery)
-    after = transitions.checkpointed(recovery, epoch)
+    taken = Taken(recovery.head, job.attempt, now_s, _absent(recovery), job.task_nodes)
+    # Its record comes after those of later epochs and lets the records before them go, so that the next one says who is absent.
+    return replace(state, taken=taken, absent=None, rhythm=replace(state.rhythm, checkpoint_s=now_s))
+
+
+def _checkpoint_durable(state: JobState, taken: Taken) -> JobState:
+    """Write the manifest and log it, after the output of its epoch; then nothing before the oldest one in use is needed."""
+    recovery, absent = state.recovery, taken.absent
+    after = transitions.checkpointed(recovery, taken.epoch, checkpoint.saved_partitions(state, taken))
     first, is_whole = after.cuts.first, not absent
     state, number = state.numbered()
-    state = state.sending(WriteManifest(number, epoch, job.attempt, absent))
-    saving = Saving(epoch, now_s, is_whole and recovery.is_buffering, len(absent), first if absent else None)
-    state = state.appending(CheckpointCommit(epoch, absent), saving)
+    state = state.sending(WriteManifest(number, taken.epoch, taken.attempt, absent))
+    saving = Saving(taken.epoch, taken.since_s, is_whole and recovery.is_buffering, len(absent), first if absent else None)
+    state = state.appending(CheckpointCommit(taken.epoch, absent), saving)
     state, number = state.numbered()
-    state = state.sending(Forget(number, epoch, first, is_whole))
-    arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > first}
     # What those that are not live were sent is kept for them.
-    buffers = Buffers() if is_whole else state.buffers
-    return replace(state, recovery=after, buffers=buffers, arrivals_s=arrivals_s, absent=absent)
+    through = (taken.epoch if state.settings.always_buffers else LAST_EPOCH) if is_whole else None
+    state = state.sending(Forget(number, taken.epoch, first, through))
+    arrivals_s = {known: at_s for known, at_s in state.arrivals_s.items() if known > first}
+    rows_read = {known: rows for known, rows in state.rows_read.items() if known > first}
+    buffers = state.buffers if through is None else state.buffers.after(through)
+    return replace(state, recovery=after, buffers=buffers, arrivals_s=arrivals_s, rows_read=rows_read, absent=absent, taken=None)

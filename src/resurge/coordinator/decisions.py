@@ -42,6 +42,8 @@ def _command(command: do.Command) -> str:
         return f"ask for epoch {command.epoch}" + ("" if command.row_limit is None else f", {command.row_limit} rows at most")
     if isinstance(command, do.Plan):
         return f"ask the planner which queries recover ({command.number})"
+    if isinstance(command, do.AddOlderStates):
+        return f"give up {len(command.states)} partitions: they skip to epoch {command.epoch}"
     if isinstance(command, do.Emit):
         return f"emit {type(command.event).__name__}"
     name = re.sub(r"(?<!^)(?=[A-Z])", " ", type(command).__name__).lower()
@@ -61,7 +63,7 @@ def _record(record: do.Record) -> str:
 def purpose(job: Job) -> str:
     """What a job is for."""
     past = [epoch for epoch in job.epochs if epoch != job.live_epoch]
-    shadows = sum(task.replica.is_shadow for task in job.tasks)
+    shadows = len(job.shadows)
     found = []
     if past:
         found.append(f"catch up {_epochs(past)}" + (f" with {shadows} shadows" if shadows else ""))
@@ -69,6 +71,8 @@ def purpose(job: Job) -> str:
         found.append(f"live epoch {job.live_epoch}")
     if job.is_checkpoint:
         found.append("checkpoint")
+    if job.awaits is not None and not job.epochs:
+        found.append("look whether a checkpoint is durable" if job.looks else "wait for a checkpoint")
     what = " and ".join(found) or "move state"
     return f"{what}, {len(job.tasks)} tasks on {len(job.nodes)} nodes"
 

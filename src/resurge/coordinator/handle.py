@@ -7,6 +7,7 @@ from resurge.coordinator import absorbing, recorder
 from resurge.coordinator.commands import Command
 from resurge.coordinator.inputs import (
     CommandFailed,
+    CopiesPlanned,
     Failure,
     Input,
     InputReady,
@@ -17,8 +18,8 @@ from resurge.coordinator.inputs import (
     Requested,
     Tick,
 )
-from resurge.coordinator.jobs import saving_job, source_job
-from resurge.coordinator.policies import catch_up, checkpoint, live, migration
+from resurge.coordinator.jobs import awaiting_job, saving_job
+from resurge.coordinator.policies import catch_up, checkpoint, copies, live, migration, scale
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.state import Activity, Goal, JobState, Turn
 from resurge.errors import ProtocolError
@@ -55,6 +56,8 @@ def _absorbed(state: JobState, event: Input, now_s: float) -> JobState:
         return absorbing.answered(state, event, now_s)
     if isinstance(event, MovesPlanned):
         return migration.planned(state, event, now_s)
+    if isinstance(event, CopiesPlanned):
+        return copies.planned(state, event, now_s)
     if isinstance(event, Requested):
         return absorbing.requested(state, event, now_s)
     if isinstance(event, CommandFailed):
@@ -83,7 +86,9 @@ def _moved(state: JobState, now_s: float) -> JobState:
     if lane.awaited:
         state = replace(state, lane=replace(lane, awaited=frozenset()))
     if state.goal.activity in _MOVING_ACTIVITIES:
-        moving = migration.proposed(state, now_s)
+        scaled = scale.proposed(state, now_s)
+        moving = migration.proposed(state, now_s) if scaled is state else scaled
+        moving = copies.proposed(state, now_s) if moving is state else moving
         if moving is not state:
             return moving
     return _ACTIVITIES[state.goal.activity](state, now_s)
@@ -106,9 +111,6 @@ def _start(state: JobState, now_s: float) -> JobState:
     """Catch up until something is live; then the logged epoch that was not committed."""
     if state.is_catching_up and not state.recovery.live:
         return _catch_up(state, now_s)
-    if state.recovery.graph.has_source_queries and state.sources_published < state.recovery.head:
-        state, attempt = state.new_attempt()
-        return submitted(state, now_s, source_job(state, attempt, state.sources_published + 1), is_foreground=True)
     if state.pending is not None:
         return live.due(state, now_s)
     return replace(state, goal=replace(state.goal, activity=Activity.READY))
@@ -151,7 +153,10 @@ def _one_epoch(state: JobState, now_s: float) -> JobState:
 
 
 def _save(state: JobState, now_s: float) -> JobState:
-    """A checkpoint, if there is something to save."""
+    """A checkpoint, if there is something to save; first the one that is being written."""
+    if state.taken is not None:
+        named, attempt = state.new_attempt()
+        return submitted(named, now_s, awaiting_job(state.taken, state, attempt), is_foreground=True)
     if not checkpoint.is_anything_new(state):
         return replace(state, goal=_ready(state.goal))
     state, attempt = state.new_attempt()

@@ -17,7 +17,7 @@ from resurge.coordinator.snapshots import encoded
 from resurge.coordinator.state import JobState
 from resurge.errors import CorruptFileError
 
-MAGIC = b"RESURGE-INPUTS-1"
+MAGIC = b"RESURGE-INPUTS-2"
 _NUMBER_BYTES = 4
 
 

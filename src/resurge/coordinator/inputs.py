@@ -10,6 +10,10 @@ from resurge.model.requests import Ask
 
 MISPLACED = "Misplaced"
 """A task found itself on another node than it was meant for."""
+COPY_DAMAGED = "CopyDamagedError"
+"""A copy that was to be used is not what was shipped."""
+CPU_S = "<f4"
+"""How a column of CPU seconds is written."""
 ENGINE_FAILED = "EngineError"
 """The engine failed at a job though none of its nodes was lost."""
 
@@ -36,17 +40,20 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """What a job that succeeded brought: figures by partition (as text), by query, by node and by level.
+    """What a job that succeeded brought: figures by operator, by query, by node and by level.
 
-    `published_epochs` are the epochs for which output was staged, `query_rows` the rows of the live epoch, `past_rows` those of
-    each past epoch; `cpu_s` is empty where costs were not measured. `shipped_bytes` is what was sent of each partition's state to
-    another node, `shipping_s` how long the job's tasks waited for it.
+    `published_epochs` are the epochs for which output was staged, `epoch_rows` the rows that the live epoch read, `query_rows` those
+    that it published, `past_rows` those of each past epoch; `cpu_s` has the CPU seconds of an operator's key groups as 32-bit floats,
+    NaN where they were not measured. `shipped_bytes` is what was sent of each partition's state to another node, `shipping_s` how long
+    the job's tasks took to read, receive, install and save it; `copy_bytes` is the size of each copy that was written. `durable` is
+    the job that took the checkpoint which is being written, once all of it is in the durable store.
     """
 
     published_epochs: list[int] = []
     rows_read: int = 0
+    epoch_rows: int = 0
     bad_rows: int = 0
-    cpu_s: dict[str, float] = {}
+    cpu_s: dict[str, bytes] = {}
     reading_cpu_s: float = 0.0
     restore_s: float = 0.0
     buffered_bytes: dict[NodeId, int] = {}
@@ -60,6 +67,8 @@ class JobResult(msgspec.Struct, frozen=True):
     replayed_buffers: int = 0
     shipped_bytes: dict[str, int] = {}
     shipping_s: float = 0.0
+    durable: str | None = None
+    copy_bytes: dict[str, int] = {}
 
 
 class JobEnded(msgspec.Struct, frozen=True, tag=True):
@@ -93,13 +102,25 @@ class Planned(msgspec.Struct, frozen=True, tag=True):
 
 
 class MovesPlanned(msgspec.Struct, frozen=True, tag=True):
-    """The planner's answer to a numbered question of moves: partitions with their new nodes; or why there is none."""
+    """The planner's answer to a numbered question of moves: partitions with their new nodes; or why there is none.
+
+    `shipped_bytes` is what the moves ship in all, where the sizes of states are known.
+    """
 
     number: int
     moves: dict[str, NodeId] = {}
     refusal: str = ""
     imbalance: float = 1.0
     imbalance_before: float = 1.0
+    shipped_bytes: int | None = None
+
+
+class CopiesPlanned(msgspec.Struct, frozen=True, tag=True):
+    """The planner's answer to a numbered question of copies: the nodes of each partition's copies; or why there are none."""
+
+    number: int
+    placement: dict[str, list[NodeId]] = {}
+    refusal: str = ""
 
 
 class Appended(msgspec.Struct, frozen=True, tag=True):
@@ -171,5 +192,16 @@ class Tick(msgspec.Struct, frozen=True, tag=True):
 
 
 Input = (
-    NodesChanged | JobEnded | InputReady | Planned | MovesPlanned | Appended | Published | Done | CommandFailed | Requested | Tick
+    NodesChanged
+    | JobEnded
+    | InputReady
+    | Planned
+    | MovesPlanned
+    | CopiesPlanned
+    | Appended
+    | Published
+    | Done
+    | CommandFailed
+    | Requested
+    | Tick
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from resurge.coordinator.costs import places, used
 from resurge.model.names import NodeId, Partition, query_of
 from resurge.model.topology import Topology
 from resurge.operators.base import StatefulOperator
@@ -50,18 +51,21 @@ class Emitted:
         emitted = replace(self, seen=after.revision)
         if self.live is None:
             return replace(emitted, live=after.live_queries or None), []
-        back = after.live_queries - self.live
-        if not back:
+        # The very same value, most of the time: two equal ones would be compared query partition by query partition.
+        if self.live is after.live_queries:
             return emitted, []
-        return replace(emitted, live=self.live | back), [events.QueriesChanged(now_s, after.head, [], sorted(back))]
+        back = after.live_queries - self.live
+        found: list[events.Event] = [events.QueriesChanged(now_s, after.head, [], sorted(back))] if back else []
+        live = self.live | back
+        return replace(emitted, live=after.live_queries if live == after.live_queries else live), found
 
     def measured(self, now_s: float, recovery: RecoveryState, buffered_bytes: int = 0) -> tuple["Emitted", list[events.Event]]:
         """The load of operators and nodes, when something has moved or some seconds have passed."""
         since_s = now_s - self.load_s
         if since_s < LOAD_AT_MOST_EVERY_S:
             return self, []
-        placed = tuple((known.phase.value, known.node) for known in recovery.statuses.values())
-        if since_s < LOAD_AT_LEAST_EVERY_S and placed == self.loaded:
+        placed = recovery.roster.placed
+        if since_s < LOAD_AT_LEAST_EVERY_S and (placed is self.loaded or placed == self.loaded):
             return self, []
         return replace(self, load_s=now_s, loaded=placed), [load(now_s, recovery, buffered_bytes)]
 
@@ -86,29 +90,17 @@ def described_graph(now_s: float, graph: Graph, outputs: Mapping[str, str]) -> e
 
 def load(now_s: float, recovery: RecoveryState, buffered_bytes: int = 0) -> events.LoadMeasured:
     """What operators and nodes have to do, by the costs of the partitions that are up."""
-    phases: dict[str, dict[str, int]] = {}
-    behind: dict[str, int] = {}
-    costs: dict[str, float] = {}
-    used: dict[str, float] = {}
-    held: dict[str, dict[str, int]] = {}
-    for (operator, _), status in recovery.statuses.items():
-        counts = phases.setdefault(operator, {})
-        counts[status.phase.value] = counts.get(status.phase.value, 0) + 1
-        behind[operator] = max(behind.get(operator, 0), recovery.head - status.cursor)
-    for partition, status in recovery.statuses.items():
-        if status.node is None:
-            continue
-        cost = recovery.costs.get(partition, 0.0) if status.phase is not Phase.STALLED else 0.0
-        costs[partition.operator] = costs.get(partition.operator, 0.0) + cost
-        used[status.node] = used.get(status.node, 0.0) + cost
-        operators = held.setdefault(status.node, {})
-        operators[partition.operator] = operators.get(partition.operator, 0) + 1
+    known, head = places(recovery.roster), recovery.head
+    costs, nodes = used(recovery)
     return events.LoadMeasured(
         now_s,
-        recovery.head,
-        {name: events.OperatorLoad(round(costs.get(name, 0.0), 5), behind[name], counts) for name, counts in phases.items()},
+        head,
         {
-            node: events.NodeLoad(round(used.get(node, 0.0), 5), round(capacity, 5), held.get(node, {}))
+            name: events.OperatorLoad(round(costs[name], 5), head - known.cursors.get(name, head), dict(counts))
+            for name, counts in known.phases.items()
+        },
+        {
+            node: events.NodeLoad(round(nodes.get(node, 0.0), 5), round(capacity, 5), dict(known.held.get(node, {})))
             for node, capacity in recovery.capacity.items()
         },
         buffered_bytes,

@@ -1,18 +1,19 @@
 """Requests to move load: which are refused and why, what they mean, and what the planner is asked."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from resurge.coordinator.commands import Respond
 from resurge.coordinator.inputs import MovesPlanned
 from resurge.coordinator.state import JobState
 from resurge.errors import InfeasibleError
 from resurge.model.names import KeyGroup, NodeId, Partition
-from resurge.model.requests import WAYS, Answer, Balance, Drain, Move
-from resurge.planning.key_group_moves import ALGORITHMS, DEFAULT_ALGORITHM, MoveNode, MovePartition, MoveProblem
+from resurge.model.requests import CPA, CPAL, PRECOPY, WAYS, Answer, Balance, Drain, Move
+from resurge.planning.key_group_moves import ALGORITHMS, DEFAULT_ALGORITHM, MoveNode, MovePartition, MovePlan, MoveProblem
 from resurge.planning.problem_files import nearest
 
 TOLERANCE = 1e-9
-LEAST_MOVES, MOST_SHARE = 4, 0.1
+LEAST_MOVES, MOST_SHARE = 4, 0.25
 """A balance moves this many partitions at most, or this share of them: what is left is for the next time."""
 
 
@@ -37,7 +38,18 @@ def refusal(state: JobState, wish: Move | Drain | Balance) -> str:
         return f"node {wish.node} is the only one that could run the job; add a node before it is drained"
     if not state.recovery.all_live:
         return "some partitions are not live; try again when all queries are back"
-    return fits(state, wished(state, wish)) if isinstance(wish, Move) else ""
+    return without_state(state, wish) or fits(state, wished(state, wish)) if isinstance(wish, Move) else ""
+
+
+def without_state(state: JobState, wish: Move) -> str:
+    """Why a target has nothing to begin with, where it needs a copy or a checkpoint; empty if it has."""
+    for partition, target in wished(state, wish).items() if wish.how in (CPA, CPAL) else ():
+        if not state.recovery.restore_point(partition) and (partition, target) not in state.copies:
+            return (
+                f"{partition} has no copy on {target} and no checkpoint yet, and {wish.how} needs one of them; "
+                f"wait for the first checkpoint, or move by {PRECOPY}"
+            )
+    return ""
 
 
 def _wrong_move(state: JobState, wish: Move) -> str:
@@ -100,14 +112,20 @@ def move_problem(state: JobState, drains: NodeId | None) -> MoveProblem:
     nodes = {
         str(node): MoveNode(
             capacity if node not in state.draining else max(state.members[node].capacity, TOLERANCE),
-            state.members[node].domain or None,
+            state.domains[node] or None,
             drains=node in state.draining,
         )
         for node, capacity in sorted(recovery.capacity.items())
     }
     levels = recovery.graph.levels
+    copies: dict[Partition, list[str]] = {}
+    for partition, node in sorted(state.copies):
+        if node in recovery.capacity and node not in state.draining and node != recovery.statuses[partition].node:
+            copies.setdefault(partition, []).append(str(node))
     partitions = {
-        str(partition): MovePartition(str(known.node), recovery.costs.get(partition, 0.0), levels[partition])
+        str(partition): MovePartition(
+            str(known.node), recovery.costs.get(partition, 0.0), levels[partition], copies=tuple(copies.get(partition, ()))
+        )
         for partition, known in recovery.statuses.items()
     }
     most = None if drains is None else 0
@@ -116,14 +134,32 @@ def move_problem(state: JobState, drains: NodeId | None) -> MoveProblem:
     return MoveProblem(nodes, partitions, most_moves=most)
 
 
-def answered(number: int, problem: MoveProblem) -> MovesPlanned:
-    """Let the planner answer; whoever carries commands out calls this where it has time."""
+def answered(number: int, problem: MoveProblem, sizes_bytes: Mapping[Partition, int] | None = None) -> MovesPlanned:
+    """Let the planner answer; whoever carries commands out calls this where it has time, with the sizes of states if known."""
+    if sizes_bytes is not None:
+        sized = {
+            name: replace(partition, state_bytes=sizes_bytes.get(Partition.parse(name), 0))
+            for name, partition in problem.partitions.items()
+        }
+        problem = replace(problem, partitions=sized)
     try:
-        plan = ALGORITHMS[DEFAULT_ALGORITHM](problem)
+        plan = _with_copies_or_without(problem)
     except InfeasibleError as error:
         return MovesPlanned(number, refusal=str(error))
     moves = {move.partition: NodeId(move.target) for move in plan.moves}
-    return MovesPlanned(number, moves, "", plan.imbalance, plan.imbalance_before)
+    shipped_bytes = None if sizes_bytes is None else plan.shipped_bytes
+    return MovesPlanned(number, moves, "", plan.imbalance, plan.imbalance_before, shipped_bytes)
+
+
+def _with_copies_or_without(problem: MoveProblem) -> MovePlan:
+    """A node that must be emptied is emptied, also where partitions then come to lie beside their copies, which go elsewhere."""
+    try:
+        return ALGORITHMS[DEFAULT_ALGORITHM](problem)
+    except InfeasibleError:
+        if not any(partition.copies for partition in problem.partitions.values()):
+            raise
+        bare = {name: replace(partition, copies=()) for name, partition in problem.partitions.items()}
+        return ALGORITHMS[DEFAULT_ALGORITHM](replace(problem, partitions=bare))
 
 
 def summary(state: JobState, moves: Mapping[Partition, NodeId], answer: MovesPlanned) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from resurge.coordinator.commands import Emit
 from resurge.coordinator.job_events import Emitted
 from resurge.coordinator.state import JobState, Publication, Saving
+from resurge.model.gaps import Gap
+from resurge.model.names import Partition
 from resurge.protocols.recovery import RecoveryState
 from resurge.telemetry import events
 
@@ -36,8 +38,8 @@ def arrivals_s(state: JobState, before: RecoveryState, after: RecoveryState) -> 
     found: dict[str, tuple[float, ...]] = {}
     for query, partitions in state.description.outputs.items():
         if partitions:
-            first = min(before.statuses[partition].published for partition in partitions)
-            last = min(after.statuses[partition].published for partition in partitions)
+            first = before.roster.published(partitions, before.head)
+            last = after.roster.published(partitions, after.head)
         else:
             first, last = before.head, after.head
         times = tuple(state.arrivals_s[epoch] for epoch in range(first + 1, last + 1) if epoch in state.arrivals_s)
@@ -106,6 +108,15 @@ def checkpointed(state: JobState, saving: Saving, now_s: float) -> JobState:
     if saving.was_buffering:
         state = state.sending(Emit(events.BufferingSwitched(now_s, saving.epoch, False)))
     return state
+
+
+def given_up(state: JobState, gaps: Mapping[Partition, Gap], now_s: float) -> JobState:
+    """Partitions have skipped epochs; those that skipped the same ones are named together."""
+    alike: dict[Gap, list[str]] = {}
+    for partition, gap in gaps.items():
+        alike.setdefault(gap, []).append(str(partition))
+    found = (events.PartitionsGivenUp(now_s, gap.first, gap.last, names, gap.rows) for gap, names in alike.items())
+    return state.sending(*map(Emit, found))
 
 
 def waiting(state: JobState, now_s: float) -> JobState:

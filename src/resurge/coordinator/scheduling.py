@@ -7,6 +7,7 @@ rolling everything back at each failure.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -70,24 +71,31 @@ def schedule(recovery: RecoveryState, strategy: Strategy) -> RecoveryState:
     return transitions.scheduled(recovery, answer.placement, answer.queries)
 
 
-def answered(recovery: RecoveryState, strategy: Strategy) -> Answer:
-    """What can come back now."""
+def answered(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partition, NodeId] = MappingProxyType({})) -> Answer:
+    """What can come back now; where there is room, on the nodes that have copies."""
     waiting = recovery.of_phase(Phase.DOWN, Phase.STALLED)
     if not waiting or not recovery.capacity:
         return Answer({})
     if strategy.name == "blocking" and len(recovery.capacity) < strategy.nodes_wanted:
         # What stalls without any partition of its own being down waits for nobody.
-        return Answer({}) if recovery.of_phase(Phase.DOWN) else _everything(recovery)
+        return Answer({}) if recovery.of_phase(Phase.DOWN) else _everything(recovery, copies)
     if not strategy.heeds_capacity:
-        return _everything(recovery)
-    answer = _what_fits(recovery, strategy)
+        return _everything(recovery, copies)
     if strategy.overfills_at_last and len(recovery.capacity) >= strategy.nodes_wanted:
         # Every node is there again and no other is expected: what was measured to be too much ran on these nodes before.
-        planned = transitions.scheduled(recovery, answer.placement, answer.queries)
-        rest = planned.of_phase(Phase.DOWN, Phase.STALLED)
-        left = _left(planned, frozenset(rest))
-        return Answer({**answer.placement, **spread(planned, rest, left, overfills=True)}, tuple(recovery.graph.queries))
-    return answer
+        # Nothing is left out, so nothing is chosen; the largest find a node first.
+        placement = spread(recovery, waiting, _left(recovery, frozenset(waiting)), copies=copies, overfills=True)
+        return Answer(placement, tuple(recovery.graph.queries))
+    return _what_fits(recovery, strategy, copies)
+
+
+def moved(before: RecoveryState, after: RecoveryState) -> list[Partition]:
+    """Partitions that had a node and have another one now."""
+    return [
+        partition
+        for partition, known in before.statuses.items()
+        if known.node is not None and after.statuses[partition].node not in (None, known.node)
+    ]
 
 
 def is_same_question(now: RecoveryState, before: RecoveryState | None) -> bool:
@@ -97,9 +105,9 @@ def is_same_question(now: RecoveryState, before: RecoveryState | None) -> bool:
     return now.capacity == before.capacity and now.costs == before.costs
 
 
-def _everything(recovery: RecoveryState) -> Answer:
+def _everything(recovery: RecoveryState, copies: Mapping[Partition, NodeId]) -> Answer:
     """All failed partitions, also where there is no room for them."""
-    placement = spread(recovery, recovery.of_phase(Phase.DOWN), _left(recovery), overfills=True)
+    placement = spread(recovery, recovery.of_phase(Phase.DOWN), _left(recovery), copies=copies, overfills=True)
     return Answer(placement, tuple(recovery.graph.queries))
 
 
@@ -112,7 +120,7 @@ def _left(recovery: RecoveryState, apart_from: Collection[Partition] = ()) -> di
     return left
 
 
-def _what_fits(recovery: RecoveryState, strategy: Strategy) -> Answer:
+def _what_fits(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partition, NodeId]) -> Answer:
     """The planner's choice among the failed query partitions, within what each node has free."""
     up = frozenset(recovery.of_phase(Phase.LIVE, Phase.CATCHING_UP))
     failed = {name: need for name, need in recovery.graph.queries.items() if not need.partitions <= up}
@@ -130,13 +138,15 @@ def _what_fits(recovery: RecoveryState, strategy: Strategy) -> Answer:
     algorithm = strategy.algorithm if len(failed) <= LARGE_PROBLEM or strategy.algorithm != "anytime" else "greedy"
     plan = plan_by(algorithm, problem, strategy.deadline_ms)
     placement = {names[name]: NodeId(node) for name, node in (plan.placement or {}).items()}
-    better = _in_place(recovery, placement)
+    better = _in_place(recovery, placement, copies)
     # Where there are many, a few that only the planner's crowding would find room for are worth less than short epochs.
     is_enough = len(better) == len(placement) or (better and len(failed) > LARGE_PROBLEM)
     return Answer(better if is_enough else placement, tuple(plan.queries))
 
 
-def _in_place(recovery: RecoveryState, placement: Mapping[Partition, NodeId]) -> dict[Partition, NodeId]:
+def _in_place(
+    recovery: RecoveryState, placement: Mapping[Partition, NodeId], copies: Mapping[Partition, NodeId]
+) -> dict[Partition, NodeId]:
     """The same partitions with the stalled ones where their state is, and as many of the others as there is room for then."""
     left = recovery.free()
     found: dict[Partition, NodeId] = {}
@@ -148,7 +158,7 @@ def _in_place(recovery: RecoveryState, placement: Mapping[Partition, NodeId]) ->
     if min(left.values(), default=0.0) < -TOLERANCE:
         return {}
     others = [partition for partition in placement if partition not in found]
-    return found | spread(recovery, others, left, found)
+    return found | spread(recovery, others, left, found, copies=copies)
 
 
 def spread(
@@ -157,12 +167,13 @@ def spread(
     left: Mapping[NodeId, float],
     placed: Mapping[Partition, NodeId] | None = None,
     *,
+    copies: Mapping[Partition, NodeId] = MappingProxyType({}),
     overfills: bool = False,
 ) -> dict[Partition, NodeId]:
     """Each partition, the largest first, where there is room and its level has least to do; equal ones go round.
 
     An epoch goes down level by level, each as long as its busiest node, so a node that is full of one level makes all others
-    wait. What finds no room is left out, or goes where most is left. What has state on a node stays there if that is as good.
+    wait. What finds no room is left out, or goes where most is left. What has state or a copy on a node stays there if it fits.
     """
     nodes = sorted(left)
     if not nodes:
@@ -175,10 +186,11 @@ def spread(
         if node in number:
             busy[recovery.graph.levels[partition]][number[node]] += recovery.costs.get(partition, 0.0)
     placement: dict[Partition, NodeId] = {}
-    for partition in sorted(partitions, key=lambda p: (-recovery.costs.get(p, 0.0), p.operator, p.key_group)):
+    # Those with a copy choose first, so that others do not take the room beside it.
+    for partition in sorted(partitions, key=lambda p: (p not in copies, -recovery.costs.get(p, 0.0), p.operator, p.key_group)):
         cost, mine = recovery.costs.get(partition, 0.0), busy[recovery.graph.levels[partition]]
         fits = room >= cost - TOLERANCE
-        mine_at = number.get(recovery.statuses[partition].node or NodeId(""))
+        mine_at = number.get(recovery.statuses[partition].node or copies.get(partition, NodeId("")))
         if mine_at is not None and (fits[mine_at] or (overfills and room[mine_at] >= room.max() - TOLERANCE)):
             chosen = mine_at
         elif fits.any():
@@ -210,4 +222,4 @@ def everything_down(
 
 def with_costs(recovery: RecoveryState, costs: Mapping[Partition, float]) -> RecoveryState:
     """The same state with other measured costs."""
-    return replace(recovery, costs=dict(costs))
+    return replace(recovery, costs=costs)

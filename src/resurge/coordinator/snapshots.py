@@ -1,7 +1,7 @@
 """A state as bytes and back: every value of it once, however often it is used, and nothing that would run code when it is read."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -53,7 +53,7 @@ class _Writer:
             return [_DICT, *(self._plain(each) for item in value.items() for each in item)]
         if isinstance(value, range):
             return [_RANGE, value.start, value.stop, value.step]
-        for kind, number in ((list, _LIST), (tuple, _TUPLE), (frozenset, _SET)):
+        for kind, number in ((list, _LIST), (frozenset, _SET), (Sequence, _TUPLE)):
             if isinstance(value, kind):
                 items = [self._plain(each) for each in value]
                 return [number, *(sorted(items, key=repr) if kind is frozenset else items)]

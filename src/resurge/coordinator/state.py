@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from resurge.coordinator.buffers import Buffers
 from resurge.coordinator.commands import Append, Command, Emit, Record
+from resurge.coordinator.copying import Copying, CopySettings
 from resurge.coordinator.inputs import Failure, JobEnded, JobResult, Member
 from resurge.coordinator.job_events import Emitted
 from resurge.coordinator.scheduling import Strategy
+from resurge.model.gaps import Gap
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job, Replica
 from resurge.protocols.catch_up import CatchUp
@@ -19,16 +22,34 @@ from resurge.telemetry.events import Event, TopologyDescribed
 
 
 @dataclass(frozen=True)
+class ScaleBounds:
+    """How few and how many nodes a job may have, and how long it must be too full or too empty before that changes.
+
+    After a change nothing is decided for `rest_s`, and nodes that do not come are asked for again after as long.
+    """
+
+    least: int
+    most: int
+    full_s: float = 10.0
+    empty_s: float = 60.0
+    rest_s: float = 20.0
+
+
+@dataclass(frozen=True)
 class Settings:
     """What a user chose, and what the engine can do. Fixed for the life of a driver.
 
-    `is_concurrent` says whether several jobs can run at a time; `idle_s` is how long to wait before sources that had nothing
-    are asked again; `saves_partially` says whether checkpoints are made while some partitions are not live, `balances` whether
-    load is evened out without being asked for; `most_epochs_kept` is how many epochs of input are kept for partitions that are down.
+    A checkpoint is taken every `checkpoint_interval_s` or, where that is 0, every `checkpoint_interval` epochs.
+    `is_concurrent` says whether several jobs can run at a time; `idle_s` is how long to wait at most before sources that had
+    nothing are asked again; `saves_partially` says whether checkpoints are made while some partitions are not live, `balances` whether
+    load is evened out without being asked for; `most_epochs_kept` is how many epochs of input are kept for partitions that are down,
+    `gives_up` whether they skip what is more, or the driver ends;
+    `scale` bounds the number of nodes, where the job chooses it; `copying` says how many copies of states are kept.
     """
 
     interval_s: float = 1.0
     checkpoint_interval: int = 10
+    checkpoint_interval_s: float = 0.0
     max_rows_per_epoch: int | None = None
     back_pressure: bool = True
     headroom: float = 0.8
@@ -39,6 +60,9 @@ class Settings:
     saves_partially: bool = False
     balances: bool = False
     most_epochs_kept: int | None = None
+    gives_up: bool = False
+    scale: ScaleBounds | None = None
+    copying: CopySettings = field(default_factory=CopySettings)
 
 
 @dataclass(frozen=True)
@@ -90,7 +114,7 @@ class Goal:
 class Lane:
     """The live epochs: they are run one after another.
 
-    `began_s` is when the last one began, `rest_s` how long after that the next is due, `is_looked` whether lagging partitions
+    `began_s` is when the last one began, `rest_s` how long after that the next is due, `late_s` how late it began, `is_looked` whether lagging partitions
     had their chance since. `foreground` is the job that everything else waits for, `awaited` are background jobs that the next
     live epoch waits for until a time. `considered` is what was known when steps were last chosen, `hurried` when it was last
     asked whether the next live epoch should begin early.
@@ -99,6 +123,7 @@ class Lane:
     turn: Turn = Turn.RESTING
     began_s: float = float("-inf")
     rest_s: float = 0.0
+    late_s: float = 0.0
     is_looked: bool = True
     foreground: str | None = None
     awaited: frozenset[str] = frozenset()
@@ -113,7 +138,8 @@ class Lane:
 class Rhythm:
     """What epochs and steps take, and whether steps gain on live epochs.
 
-    `taken` is how many epochs steps have taken since the last live epoch, `attempt_s` what the last job took.
+    `taken` is how many epochs steps have taken since the last live epoch, `attempt_s` what the last job took,
+    `checkpoint_s` when the last checkpoint was taken or, where there was none, when the first epoch began.
     """
 
     pace: Pace = field(default_factory=Pace)
@@ -122,6 +148,7 @@ class Rhythm:
     progress: Progress = field(default_factory=Progress)
     taken: int = 0
     row_limit: int | None = None
+    checkpoint_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +183,20 @@ class Publication:
     step: CatchUp | None = None
     is_joined: bool = False
     replays: int = 0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A checkpoint that is being written while epochs go on: of which epoch, by which job and since when it was taken.
+
+    These partitions were not live then, and the others' states are on these nodes. It counts once it is logged.
+    """
+
+    epoch: int
+    attempt: str
+    since_s: float
+    absent: tuple[Partition, ...] = ()
+    nodes: frozenset[NodeId] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -194,8 +235,10 @@ class Migration:
     """Partitions that are on their way to other nodes; one migration at a time.
 
     `moves` are the partitions that have not switched yet, with their targets. `question` is the planner's, while it is open.
+    With `rides` their states are small enough to be shipped with the switch.
     A drain plans again until its node is empty. `shipped_bytes` is what the last shipment of each partition sent, `rounds` how
-    many there were. `request` is empty for the balancer. Primaries keep what epochs after `kept_from` change.
+    many there were. `request` is empty for the balancer. Primaries keep what epochs after `kept_from` change. Partitions that
+    move by `cpa` pause from `paused_s` on, until they have caught up.
     """
 
     request: str
@@ -207,12 +250,14 @@ class Migration:
     is_dry_run: bool = False
     is_planned: bool = False
     is_reported: bool = False
+    rides: bool = False
     rounds: Mapping[Partition, int] = field(default_factory=dict)
     shipped_bytes: Mapping[Partition, int] = field(default_factory=dict)
     kept_from: int = 0
     total_bytes: int = 0
     moved: int = 0
     pause_s: float = 0.0
+    paused_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -222,6 +267,24 @@ class Balancing:
     head: int = 0
     uneven: int = 0
     not_before_epoch: int = 0
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How many nodes are wanted (0 before the first look), since when the cluster is too full or too empty, and what is under way.
+
+    `releasing` is the node that is drained to be given back. Nothing is decided before `not_before_s`; nodes were last asked for
+    at `asked_s`; none is drained before `retry_s`.
+    """
+
+    wanted: int = 0
+    head: int = 0
+    full_since_s: float | None = None
+    empty_since_s: float | None = None
+    not_before_s: float = float("-inf")
+    asked_s: float = float("-inf")
+    retry_s: float = float("-inf")
+    releasing: NodeId | None = None
 
 
 @dataclass(frozen=True)
@@ -245,13 +308,19 @@ class JobState:
     rhythm: Rhythm = field(default_factory=Rhythm)
     question: Question = field(default_factory=Question)
     copies: Mapping[tuple[Partition, NodeId], Replica] = field(default_factory=dict)
+    copying: Copying = field(default_factory=Copying)
     migration: Migration | None = None
     draining: frozenset[NodeId] = frozenset()
+    drained: frozenset[str] = frozenset()
     balancing: Balancing = field(default_factory=Balancing)
+    scaling: Scaling = field(default_factory=Scaling)
     pending: Pending | None = None
     arrivals_s: Mapping[int, float] = field(default_factory=dict)
+    rows_read: Mapping[int, int] = field(default_factory=dict)
+    gaps: Mapping[Partition, Gap] = field(default_factory=dict)
     sources_published: int = 0
     absent: tuple[Partition, ...] | None = None
+    taken: Taken | None = None
     open_commands: Mapping[int, Publication | Saving | None] = field(default_factory=dict)
     next_number: int = 1
     next_attempt: int = 1
@@ -260,6 +329,12 @@ class JobState:
     failure: Failure | None = None
     wake_s: float | None = None
     outbox: tuple[Command, ...] = ()
+
+    @cached_property
+    def domains(self) -> Mapping[NodeId, str]:
+        """What each node fails with; where all nodes are of one failure domain, each stands for itself."""
+        are_apart = len({member.domain for member in self.members.values()}) > 1
+        return {node: member.domain if member.domain and are_apart else f" {node}" for node, member in self.members.items()}
 
     @property
     def is_catching_up(self) -> bool:

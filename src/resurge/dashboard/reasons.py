@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from resurge.model.names import query_of
 from resurge.telemetry import events
-from resurge.telemetry.wording import bytes_in_words, seconds_in_words
+from resurge.telemetry.wording import bytes_in_words, given_up_in_words, seconds_in_words
 
 if TYPE_CHECKING:
     from resurge.dashboard.model import JobState
@@ -84,6 +84,8 @@ def _reported(event: events.Event, job: "JobState") -> Reported | None:
         )
     if isinstance(event, events.MoveEnded):
         return "moved", _moved(event), [event.failure or "They went on from where they were; nothing was run again."], []
+    if isinstance(event, events.ClusterScaled):
+        return "scaled", f"{event.wanted} nodes are wanted instead of {event.nodes}", [_why_scaled(event)], []
     if isinstance(event, events.WaitingForNodes):
         return (
             "waiting",
@@ -91,6 +93,9 @@ def _reported(event: events.Event, job: "JobState") -> Reported | None:
             ["Epochs go on as soon as a node joins. Nothing is lost."],
             [],
         )
+    if isinstance(event, events.PartitionsGivenUp):
+        why = "They found no node for so long that more input was kept for them than --most-epochs-kept allows."
+        return "warned", given_up_in_words(event), [why, "They go on from the newest checkpoint, with their older state."], []
     if isinstance(event, events.Warned):
         return "warned", event.message, [], []
     return None
@@ -209,6 +214,11 @@ def _why_moving(event: events.MoveStarted) -> list[str]:
         else "The balancer moves load from nodes that have much to nodes that have little."
     )
     return [asked, f"State is moved by {event.how}; queries go on meanwhile."]
+
+
+def _why_scaled(event: events.ClusterScaled) -> str:
+    then = "Nodes are asked for." if event.wanted > event.nodes else "Nodes are drained one by one and given back."
+    return f"{event.why[:1].upper()}{event.why[1:]}. {then}"
 
 
 def _move_table(event: events.MoveStarted, job: "JobState") -> list[tuple[str, ...]]:

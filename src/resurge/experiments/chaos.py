@@ -17,15 +17,16 @@ from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.coordinator.input_log import entries
 from resurge.coordinator.replay import replayed
-from resurge.experiments.asking import REQUESTED, Asking
+from resurge.experiments.asking import LEAST_NODES, MOST_NODES, REQUESTED, Asking
 from resurge.experiments.failure_schedules import FailureSchedules
 from resurge.experiments.hashtags import Hashtags, hashtags
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import Runner
+from resurge.runtime.driver.scaling import Scaler
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import POLL_S, START_TIMEOUT_S, EmbeddedCluster
-from resurge.runtime.embedded_cluster.runner import cluster_runner
+from resurge.runtime.embedded_cluster.runner import EmbeddedScaler, cluster_runner
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.fault_injection import Striker
 from resurge.testing.inline_runner import InlineRunner
@@ -66,6 +67,7 @@ class Verdict:
     took_s: float = 0.0
     disturbed: int = 0
     moved: int = 0
+    scaled: int = 0
     difference: str = ""
     """Where the driver's inputs lead to other decisions when they are replayed."""
 
@@ -73,7 +75,7 @@ class Verdict:
         """As `--json` prints it."""
         found: dict[str, int | float | str] = {"seed": self.seed, "kills": self.kills, "disturbed": self.disturbed}
         found |= {"lost": self.lost, "duplicated": self.duplicated, "took_s": round(self.took_s, 1)}
-        found |= {"moved": self.moved} if self.moved else {}
+        found |= {name: count for name, count in (("moved", self.moved), ("scaled", self.scaled)) if count}
         return found | ({"replay": self.difference} if self.difference else {})
 
 
@@ -94,8 +96,9 @@ def execute(
     telemetry: TelemetryLog | None = None,
     input_log: Path | None = None,
     prepare: Callable[[Engine], None] | None = None,
+    scaler: Scaler | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Run the job to its end; `prepare` is given its engine before."""
+    """Run the job to its end; `prepare` is given its engine before. With a scaler the number of nodes may change."""
     run = job()
     with tempfile.TemporaryDirectory(prefix="resurge-chaos-") as folder:
         # Without back-pressure: rows are compared by epoch, so that every run must cut the same epochs.
@@ -106,8 +109,9 @@ def execute(
             strategy=strategy,
             back_pressure=False,
             input_log=input_log,
+            scale=None if scaler is None else f"{LEAST_NODES}..{MOST_NODES}",
         )
-        engine = Engine(run.topology, runner, options, telemetry)
+        engine = Engine(run.topology, runner, options, telemetry, scaler)
         if prepare is not None:
             prepare(engine)
         run_until_done(engine, until_idle=True)
@@ -178,12 +182,14 @@ def run_seed(
     with tempfile.TemporaryDirectory(prefix="resurge-chaos-") as folder:
         log = Path(folder) / "chaos.inputs"
         try:
-            got = execute(runner, strategy, telemetry, log, prepare)
+            scaler = EmbeddedScaler(cluster, runner.spark) if "scale" in schedules.faults else None
+            got = execute(runner, strategy, telemetry, log, prepare, scaler)
         finally:
             striker.finish()
         difference = replay_difference(log)
     took_s, disturbed = time.monotonic() - began, len(striker.disturbed)
-    return Verdict(seed, striker.kills, *compare(got, wanted), took_s, disturbed, asking[0].moved, difference)
+    asked = asking[0]
+    return Verdict(seed, striker.kills, *compare(got, wanted), took_s, disturbed, asked.moved, asked.scaled, difference)
 
 
 def chaos(

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from resurge.experiments.soak_judgement import WARM_UP_S
 
 PANELS = (
-    ("memory_bytes", "memory of the largest process that lives to the end, MiB", 2**20),
+    ("memory_bytes", "memory of its own of the largest process that lives to the end, MiB", 2**20),
     ("descriptors", "open descriptors", 1),
     ("threads", "threads", 1),
     ("processes", "processes", 1),

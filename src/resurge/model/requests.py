@@ -6,9 +6,10 @@ import msgspec
 
 from resurge.model.names import NodeId
 
-PRECOPY, DIRECT = "precopy", "direct"
-WAYS = (PRECOPY, DIRECT)
-"""How state moves: shipped while the primary goes on and then the rest of it, or all at once in the switch."""
+PRECOPY, DIRECT, CPA, CPAL = "precopy", "direct", "cpa", "cpal"
+WAYS = (PRECOPY, DIRECT, CPA, CPAL)
+"""How state moves: shipped while the primary goes on and then the rest of it, or all at once in the switch; or the target begins
+with a copy or the checkpoint and takes the epochs since, while the partition pauses (cpa) or while the primary goes on (cpal)."""
 
 
 class Move(msgspec.Struct, frozen=True, tag=True):
@@ -35,6 +36,13 @@ class Balance(msgspec.Struct, frozen=True, tag=True):
     is_dry_run: bool = False
 
 
+class Scale(msgspec.Struct, frozen=True, tag=True):
+    """Have so many nodes, within the bounds that the job was started with."""
+
+    request: str
+    nodes: int
+
+
 class Verdict(Enum):
     """How far a request is; only `ACCEPTED` is followed by another verdict."""
 
@@ -58,5 +66,5 @@ class Answer(msgspec.Struct, frozen=True):
         return self.verdict is not Verdict.ACCEPTED
 
 
-Ask = Move | Drain | Balance
+Ask = Move | Drain | Balance | Scale
 """What a user may ask for."""

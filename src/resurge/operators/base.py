@@ -4,8 +4,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from resurge.model.operator import Operator, StreamShape
@@ -75,6 +77,18 @@ class Outcome:
     routing: Hashes | None = field(default=None, compare=False)
 
 
+class Traced(NamedTuple):
+    """Rows that were made of others, and for each the place of the row that it was made of; places do not go back."""
+
+    rows: pl.DataFrame
+    places: npt.NDArray[np.int64]
+
+
+def traced(made: pl.DataFrame) -> Traced:
+    """Rows that were made of numbered ones, and the numbers."""
+    return Traced(made.drop(ROW), made.get_column(ROW).to_numpy().astype(np.int64))
+
+
 def numbered(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with their numbers, so that `left_out` can tell which are missing later."""
     return rows.with_row_index(ROW)
@@ -94,6 +108,13 @@ class StatelessOperator(Operator):
     @abstractmethod
     def apply(self, frame: pl.DataFrame, context: EpochContext) -> pl.DataFrame:
         """The output rows of these input rows."""
+
+    def apply_row_by_row(self, frame: pl.DataFrame, context: EpochContext) -> Traced | None:
+        """The same, with the row that each was made of alone; None where an output row may depend on several, or it is not known.
+
+        The rows may then be of many key groups: what comes of one does not depend on which others are in the same call.
+        """
+        return None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
+from resurge.operators.base import Batch, EpochContext, Outcome, left_out, numbered
 from resurge.operators.combining import time_us
+from resurge.operators.keyed import TIME, KeyedOperator, distinct_columns, earlier, not_before
 from resurge.operators.sorted_runs import TableDelta, TableSpec
 from resurge.operators.state import KeyedTable, State
 
@@ -24,7 +25,6 @@ _NUMBER = "__number"
 _COUNT = "__count"
 _DUE = "__due"
 _LEFT, _RIGHT, _RIGHT_AT = "__left", "__right", "__right_at"
-_TIME = pl.Datetime("us")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class JoinSpan:
 
 
 @dataclass(frozen=True)
-class IntervalJoin(StatefulOperator):
+class IntervalJoin(KeyedOperator):
     """Joins two streams; emits each pair once, in the epoch of its later row.
 
     The output has the key columns, the left stream's other columns, the right stream's other columns (with `_right` after
@@ -80,7 +80,8 @@ class IntervalJoin(StatefulOperator):
     A row is late if it lies before the watermark minus the lateness (for windows: if its window is closed).
     """
 
-    on: tuple[str, ...]
+    KIND = "join"
+
     times: tuple[str | None, str | None]
     within_us: int | None = None
     window_us: int | None = None
@@ -98,22 +99,18 @@ class IntervalJoin(StatefulOperator):
         """Without a bound the join is repeatable; with one, what is late depends on the watermark, and it converges."""
         return Determinism.CONVERGENT if self.span.is_bounded else Determinism.REPEATABLE
 
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The same key columns on both sides."""
-        return (self.on, self.on)
-
     def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
         """Key, left columns, right columns, time."""
         self._check_options()
         self._check_inputs(inputs)
         left, right = inputs
-        columns: dict[str, pl.DataType] = {name: left.schema[name] for name in self.on}
-        columns.update(left.schema)
-        for name, renamed in self._right_names(left.schema, right.schema).items():
-            self._add(columns, renamed, right.schema[name])
-        if self._has_time:
-            self._add(columns, self.time_column, _TIME)
-        return StreamShape(pl.Schema(columns), self.time_column if self._has_time else None)
+        # The left stream's columns, the key first.
+        lefts = {**{name: left.schema[name] for name in self.key}, **left.schema}
+        rights = {renamed: right.schema[name] for name, renamed in self._right_names(left.schema, right.schema).items()}
+        time: dict[str, pl.DataType] = {self.time_column: TIME} if self._has_time else {}
+        advice = f"rename a column in a map before, or pass time_column=... if it is {self.time_column!r}"
+        columns = distinct_columns(self.described, lefts, rights, time, advice=advice)
+        return StreamShape(columns, self.time_column if self._has_time else None)
 
     @property
     def _has_time(self) -> bool:
@@ -121,21 +118,13 @@ class IntervalJoin(StatefulOperator):
 
     def _right_names(self, left: pl.Schema, right: pl.Schema) -> dict[str, str]:
         """What the right stream's columns other than the key are called in state and output."""
-        return {name: f"{name}_right" if name in left else name for name in right if name not in self.on}
-
-    def _add(self, columns: dict[str, pl.DataType], name: str, kind: pl.DataType) -> None:
-        if name in columns:
-            raise TopologyError(
-                f"join {self.name!r} would have two columns called {name!r}; expected one: "
-                f"rename a column in a map before, or pass time_column=... if it is {self.time_column!r}"
-            )
-        columns[name] = kind
+        return {name: f"{name}_right" if name in left else name for name in right if name not in self.key}
 
     def _check_options(self) -> None:
-        span, described = self.span, f"join {self.name!r}"
-        if len(self.inputs) != 2 or not self.on:
+        span, described = self.span, self.described
+        if len(self.inputs) != 2 or not self.key:
             raise TopologyError(
-                f"{described} has {len(self.inputs)} inputs and {len(self.on)} key columns; "
+                f"{described} has {len(self.inputs)} inputs and {len(self.key)} key columns; "
                 "expected two inputs and at least one key column"
             )
         if self.how not in HOW:
@@ -155,7 +144,7 @@ class IntervalJoin(StatefulOperator):
             )
 
     def _check_inputs(self, inputs: Sequence[StreamShape]) -> None:
-        described = f"join {self.name!r}"
+        described = self.described
         for side, given, time in zip(self.inputs, inputs, self.times, strict=True):
             if self.span.is_bounded:
                 given.time_column(f"{described} (input {side!r})")
@@ -165,7 +154,7 @@ class IntervalJoin(StatefulOperator):
                 )
             if self.span.is_bounded and time is None:
                 raise TopologyError(f"{described} matches by time, but names no time column for input {side!r}; expected one")
-        for name in self.on:
+        for name in self.key:
             kinds = [given.key_column(name, described) for given in inputs]
             if kinds[0] != kinds[1]:
                 raise TopologyError(
@@ -176,16 +165,14 @@ class IntervalJoin(StatefulOperator):
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """Per side the rows and their counts; for a left join also which left rows nothing has matched yet."""
         left, right = (given.schema for given in inputs)
-        key: dict[str, pl.DataType] = {_SLICE: pl.Int64(), **{name: left[name] for name in self.on}}
-        row_key = {**key, _NUMBER: pl.Int64()}
+        place, number = {_SLICE: pl.Int64()}, {_NUMBER: pl.Int64()}
         renamed = {new: right[name] for name, new in self._right_names(left, right).items()}
-        counts = TableSpec(pl.Schema({**key, _COUNT: pl.Int64()}), tuple(key), _SLICE, self.on)
+        counts = self.table(left, {_COUNT: pl.Int64()}, before=place, bucket=_SLICE)
         specs = {"left_counts": counts, "right_counts": counts}
         for side, columns in (("left", dict(left)), ("right", renamed)):
-            specs[f"{side}_rows"] = TableSpec(pl.Schema({**row_key, **columns, _AT: pl.Int64()}), tuple(row_key), _SLICE, self.on)
+            specs[f"{side}_rows"] = self.table(left, {**columns, _AT: pl.Int64()}, before=place, after=number, bucket=_SLICE)
         if self.how == "left":
-            unmatched = {_DUE: pl.Int64(), **row_key}
-            specs["unmatched"] = TableSpec(pl.Schema(unmatched), tuple(unmatched), _DUE, self.on)
+            specs["unmatched"] = self.table(left, before={_DUE: pl.Int64(), **place}, after=number, bucket=_DUE)
         return specs
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
@@ -193,8 +180,8 @@ class IntervalJoin(StatefulOperator):
         judged, closing = self._horizon(context.watermark_us), self._horizon(context.closing_us)
         left, right = (self._timely(numbered(batch.frame), time, judged) for batch, time in zip(inputs, self.times, strict=True))
         late = left_out(inputs[0].frame, left), left_out(inputs[1].frame, right)
-        left = self._numbered(left if self.how == "left" else left.drop_nulls(self.on), state["left_counts"])
-        right = self._numbered(right.drop_nulls(self.on), state["right_counts"])
+        left = self._numbered(left if self.how == "left" else left.drop_nulls(self.key), state["left_counts"])
+        right = self._numbered(right.drop_nulls(self.key), state["right_counts"])
         right = right.rename(self._right_names(inputs[0].schema, inputs[1].schema)).select(*state["right_rows"].spec.schema)
         left = left.select(*state["left_rows"].spec.schema)
         known_left = self._candidates(state, "left", right)
@@ -211,7 +198,7 @@ class IntervalJoin(StatefulOperator):
 
     def _horizon(self, watermark_us: int | None) -> int | None:
         """The time before which rows are no longer waited for."""
-        return None if watermark_us is None or not self.span.is_bounded else watermark_us - self.span.lateness_us
+        return earlier(watermark_us, self.span.lateness_us) if self.span.is_bounded else None
 
     def _timely(self, frame: pl.DataFrame, time: str | None, horizon: int | None) -> pl.DataFrame:
         """The rows that are not late, with their time and slice."""
@@ -225,7 +212,7 @@ class IntervalJoin(StatefulOperator):
 
     def _numbered(self, rows: pl.DataFrame, counts: KeyedTable) -> pl.DataFrame:
         """Number the rows of each slice and key, going on from those in state."""
-        place = [_SLICE, *self.on]
+        place = [_SLICE, *self.key]
         places = rows.select(place).unique(maintain_order=True)
         known = places.hstack(counts.lookup(places))
         numbered = rows.join(known, on=place, how="left", nulls_equal=True, maintain_order="left")
@@ -237,21 +224,21 @@ class IntervalJoin(StatefulOperator):
         table = state[f"{side}_rows"]
         if not others.height or not table.runs:
             return pl.DataFrame(schema=table.spec.schema)
-        near = [others.select(pl.col(_SLICE) + step, *self.on) for step in self.span.reach]
+        near = [others.select(pl.col(_SLICE) + step, *self.key) for step in self.span.reach]
         places = pl.concat(near).drop_nulls().unique(maintain_order=True)
         counted = places.hstack(state[f"{side}_counts"].lookup(places)).drop_nulls(_COUNT)
         numbers = pl.int_ranges(0, pl.col(_COUNT)).alias(_NUMBER)
-        wanted = counted.select(_SLICE, *self.on, numbers).explode(_NUMBER)
+        wanted = counted.select(_SLICE, *self.key, numbers).explode(_NUMBER)
         return wanted.hstack(table.lookup(wanted)).select(*table.spec.schema)
 
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """The left and right rows that match, side by side, in the left rows' order and then the right rows'."""
-        beside = right.rename({_AT: _RIGHT_AT}).drop(_SLICE, _NUMBER, *self.on)
+        beside = right.rename({_AT: _RIGHT_AT}).drop(_SLICE, _NUMBER, *self.key)
         if not left.height or not right.height:
             return left.clear().hstack(beside.clear())
-        ends = [left.select(pl.row_index(_LEFT), pl.col(_SLICE) + step, *self.on, _AT) for step in self.span.reach]
-        others = right.select(pl.row_index(_RIGHT), _SLICE, *self.on, pl.col(_AT).alias(_RIGHT_AT))
-        found = pl.concat(ends).join(others, on=[_SLICE, *self.on])
+        ends = [left.select(pl.row_index(_LEFT), pl.col(_SLICE) + step, *self.key, _AT) for step in self.span.reach]
+        others = right.select(pl.row_index(_RIGHT), _SLICE, *self.key, pl.col(_AT).alias(_RIGHT_AT))
+        found = pl.concat(ends).join(others, on=[_SLICE, *self.key])
         if self.span.within_us is not None:
             found = found.filter((pl.col(_AT) - pl.col(_RIGHT_AT)).abs() <= self.span.within_us)
         found = found.sort(_LEFT, _RIGHT)
@@ -260,13 +247,13 @@ class IntervalJoin(StatefulOperator):
     def _stored(self, side: str, rows: pl.DataFrame, closing: int | None) -> dict[str, TableDelta]:
         """What one side's state takes of the epoch's rows, and the slices it lets go."""
         low = None if closing is None else self.span.lowest_slice(closing)
-        kept = rows if low is None else rows.filter(pl.col(_SLICE) >= low)
-        counts = kept.group_by(_SLICE, *self.on, maintain_order=True).agg((pl.col(_NUMBER).max() + 1).alias(_COUNT))
+        kept = not_before(rows, _SLICE, low)
+        counts = kept.group_by(_SLICE, *self.key, maintain_order=True).agg((pl.col(_NUMBER).max() + 1).alias(_COUNT))
         return {f"{side}_rows": TableDelta(kept, low=low), f"{side}_counts": TableDelta(counts, low=low)}
 
     def _unmatched(self, table: KeyedTable, left: pl.DataFrame, pairs: pl.DataFrame, closing: int | None) -> TableDelta:
         """Left rows join the unmatched until something matches them."""
-        row = [_SLICE, *self.on, _NUMBER]
+        row = [_SLICE, *self.key, _NUMBER]
         due = self.span.last_match(pl.col(_AT)).alias(_DUE)
         alone = left.join(pairs, on=row, how="anti", nulls_equal=True, maintain_order="left").select(due, *row)
         matched = pairs.select(due, *row).unique(maintain_order=True)
@@ -276,23 +263,23 @@ class IntervalJoin(StatefulOperator):
         """The left rows that nothing has matched and nothing can match any more."""
         if closing is None or unmatched.upserts is None or unmatched.deletes is None:
             return left.clear()
-        row = [_SLICE, *self.on, _NUMBER]
+        row = [_SLICE, *self.key, _NUMBER]
         known = state["unmatched"].between(None, closing).join(unmatched.deletes, on=row, how="anti", nulls_equal=True)
         found = known.hstack(state["left_rows"].lookup(known))
         fresh = unmatched.upserts.filter(pl.col(_DUE) < closing).join(left, on=row, how="left", nulls_equal=True)
-        return pl.concat([found, fresh.select(found.columns)]).sort(_DUE, *self.on, _NUMBER)
+        return pl.concat([found, fresh.select(found.columns)]).sort(_DUE, *self.key, _NUMBER)
 
     def _output(self, pairs: pl.DataFrame, inputs: Sequence[Batch]) -> pl.DataFrame:
         """The output columns of pairs, or of left rows alone."""
         left, right = (batch.schema for batch in inputs)
-        others = [name for name in left if name not in self.on]
-        columns: list[str | pl.Expr] = [*self.on, *others]
+        others = [name for name in left if name not in self.key]
+        columns: list[str | pl.Expr] = [*self.key, *others]
         is_alone = _RIGHT_AT not in pairs.columns
         for name, renamed in self._right_names(left, right).items():
             columns.append(pl.lit(None, right[name]).alias(renamed) if is_alone else renamed)
         if self._has_time:
             at = pl.col(_AT) if is_alone else pl.max_horizontal(_AT, _RIGHT_AT)
-            columns.append(at.cast(_TIME).alias(self.time_column))
+            columns.append(at.cast(TIME).alias(self.time_column))
         return pairs.select(columns)
 
     def watermark_delay_us(self) -> int:
@@ -300,6 +287,6 @@ class IntervalJoin(StatefulOperator):
         waited = (self.span.within_us or 0) if self.how == "left" else 0
         return self.span.lateness_us + (self.span.window_us or waited)
 
-    def signature(self) -> str:
-        """Key, span and kind are fixed for the life of a job."""
-        return f"IntervalJoin({', '.join(self.inputs)}; {', '.join(self.on)}; {self.span}; {self.how})"
+    def fixed(self) -> tuple[str, ...]:
+        """Span and kind."""
+        return (str(self.span), self.how)

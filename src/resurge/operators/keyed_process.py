@@ -9,13 +9,15 @@ from typing import Any
 import polars as pl
 
 from resurge.errors import JobError, ResurgeError, TopologyError
-from resurge.model.operator import Determinism, StreamShape
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.model.operator import StreamShape
+from resurge.operators.base import Batch, EpochContext, Outcome
 from resurge.operators.combining import time_us
 from resurge.operators.hashing import Hashes, hash_rows
+from resurge.operators.keyed import KEY_NUMBER, earlier
 from resurge.operators.keyed_state import KeyedState, StateField, Timers, as_datetime
 from resurge.operators.sorted_runs import TableDelta, TableSpec
 from resurge.operators.state import KeyedTable, State
+from resurge.operators.user_process import UserProcess, fitting
 
 Emitted = Iterable[Mapping[str, Any]] | pl.DataFrame | None
 OnRows = Callable[..., Emitted]
@@ -25,13 +27,12 @@ MOST_OVERDUE = 10_000
 """How many timers of a key for times already reached may fire before event time goes on."""
 
 _DUE = "__due"
-_KEY = "__key"
 _AT = "__at"
 _NUMBER = "__number"
 
 
 @dataclass(frozen=True)
-class KeyedProcess(StatefulOperator):
+class KeyedProcess(UserProcess):
     """Calls a user's functions per key: with rows, and when a timer is due.
 
     `on_rows(key, rows, state, timers)` is given a frame, `on_row(key, row, state, timers)` one row as a dict, and
@@ -46,13 +47,11 @@ class KeyedProcess(StatefulOperator):
     Nothing counts as late: the function is given every row, and can compare with `timers.watermark`.
     """
 
-    key: tuple[str, ...]
+    KIND = "keyed process"
+
     handler: Any
     output: pl.Schema
     fields: tuple[tuple[str, StateField], ...]
-    event_time: str | None = None
-    event_time_delay_us: int = 0
-    declared: Determinism = Determinism.DETERMINISTIC
     time: str | None = None
 
     @cached_property
@@ -65,38 +64,25 @@ class KeyedProcess(StatefulOperator):
         """What is called when a key's timer is due, if the handler has timers."""
         return self.functions.on_timer
 
-    @property
-    def determinism(self) -> Determinism:
-        """What the user declares."""
-        return self.declared
-
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The key columns of its only input."""
-        return (self.key,)
-
     def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
         """The declared output."""
         (given,) = inputs
-        described = f"keyed process {self.name!r}"
-        check_keyed(described, self.key, given)
         if not self.fields or any(not isinstance(kind, StateField) for _, kind in self.fields):
             raise TopologyError(
-                f"{described} declares state {dict(self.fields)!r}; expected at least one field, each made with "
+                f"{self.described} declares state {dict(self.fields)!r}; expected at least one field, each made with "
                 "value_of(type), list_of(type) or map_of(key type, type)"
             )
-        check_names(described, self.key, dict(self.fields))
-        if self.on_timer is not None and given.time_column(f"{described}, which has timers,") != self.time:
-            raise TopologyError(f"{described} takes time from {self.time!r}, but its input's event time is {given.event_time!r}")
-        return checked_output(described, self.output, self.event_time)
+        if self.on_timer is not None:
+            self.check_time(given, self.time, ", which has timers,")
+        return self.declared_shape(given, self.output, dict(self.fields))
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """One row per key with one column per field, the timers, and the rows that the watermark has not reached."""
-        key: dict[str, pl.DataType] = {name: inputs[0].schema[name] for name in self.key}
-        fields = {name: kind.column_type for name, kind in self.fields}
-        specs = {"state": TableSpec(pl.Schema({**key, **fields}), self.key)}
+        schema = inputs[0].schema
+        specs = {"state": self.table(schema, {name: kind.column_type for name, kind in self.fields})}
         if self.on_timer is not None:
-            specs["timers"] = TableSpec(pl.Schema({_DUE: pl.Int64(), **key}), (_DUE, *self.key), _DUE, self.key)
-            row = {_AT: pl.Int64(), _NUMBER: pl.Int64(), **inputs[0].schema}
+            specs["timers"] = self.table(schema, before={_DUE: pl.Int64()}, bucket=_DUE)
+            row = {_AT: pl.Int64(), _NUMBER: pl.Int64(), **schema}
             specs["waiting"] = TableSpec(pl.Schema(row), (_AT, *self.key, _NUMBER), _AT, self.key)
         return specs
 
@@ -108,14 +94,14 @@ class KeyedProcess(StatefulOperator):
 
     def _at_once(self, state: State, rows: pl.DataFrame, context: EpochContext) -> Outcome:
         """Give each key its rows of the epoch."""
-        touched = rows.select(self.key).unique(maintain_order=True)
+        touched = self.touched(rows)
         epoch = _KeyedEpoch(self, touched, state["state"].lookup(touched), context)
-        numbered = self._numbered(rows, touched)
+        numbered = self.with_key_number(rows, touched)
         if self.functions.is_one_by_one:
-            for index, row in zip(numbered.get_column(_KEY), rows.iter_rows(named=True), strict=True):
+            for index, row in zip(numbered.get_column(KEY_NUMBER), rows.iter_rows(named=True), strict=True):
                 epoch.call_on_rows(index, row)
         elif rows.height:
-            for index, given in enumerate(numbered.partition_by(_KEY, maintain_order=True, include_key=False)):
+            for index, given in enumerate(numbered.partition_by(KEY_NUMBER, maintain_order=True, include_key=False)):
                 epoch.call_on_rows(index, given)
         return Outcome(epoch.emitted(), epoch.changes(), routing=epoch.routing())
 
@@ -123,16 +109,16 @@ class KeyedProcess(StatefulOperator):
         """Give keys their rows and timers in the order of event time, up to the watermark; later rows wait."""
         rows, waiting = self._reached(state["waiting"], batch, context)
         due = state["timers"].between(None, context.closing_us + 1) if context.closing_us is not None else rows.clear()
-        touched = pl.concat([rows.select(self.key), due.select(self.key).sort(self.key)]).unique(maintain_order=True)
+        touched = self.touched(rows, due.select(self.key).sort(self.key))
         epoch = _KeyedEpoch(self, touched, state["state"].lookup(touched), context)
         if due.height:
-            for due_us, index in self._numbered(due, touched).select(_DUE, _KEY).iter_rows():
+            for due_us, index in self.with_key_number(due, touched).select(_DUE, KEY_NUMBER).iter_rows():
                 epoch.await_timer(index, due_us)
         # One by one: a row may set a timer that is due before the next. A row without time is given first.
-        ordered = self._numbered(rows, touched).sort(_AT, nulls_last=False, maintain_order=True)
+        ordered = self.with_key_number(rows, touched).sort(_AT, nulls_last=False, maintain_order=True)
         given = ordered.select(batch.schema.names())
         singly: Iterator[Any] = given.iter_rows(named=True) if self.functions.is_one_by_one else given.iter_slices(1)
-        for (at_us, index), row in zip(ordered.select(_AT, _KEY).iter_rows(), singly, strict=True):
+        for (at_us, index), row in zip(ordered.select(_AT, KEY_NUMBER).iter_rows(), singly, strict=True):
             epoch.call_on_timers(at_us)
             epoch.call_on_rows(index, row, at_us)
         epoch.call_on_timers(context.closing_us)
@@ -149,22 +135,6 @@ class KeyedProcess(StatefulOperator):
         before = table.between(None, context.closing_us + 1).sort(_AT, _NUMBER, *self.key)
         low = context.closing_us + 1
         return pl.concat([before.select(new.columns), new.filter(~is_later)]), TableDelta(new.filter(is_later), low=low)
-
-    def _numbered(self, rows: pl.DataFrame, touched: pl.DataFrame) -> pl.DataFrame:
-        return rows.join(touched.with_row_index(_KEY), on=list(self.key), how="left", nulls_equal=True, maintain_order="left")
-
-    @property
-    def keeps_key(self) -> bool:
-        """A user's function may emit rows of other keys."""
-        return False
-
-    def watermark_delay_us(self) -> int:
-        """What the user declares."""
-        return self.event_time_delay_us
-
-    def signature(self) -> str:
-        """The key is fixed for the life of a job; so are the state's fields, which the tables tell."""
-        return f"KeyedProcess({', '.join(self.inputs)}; {', '.join(self.key)})"
 
 
 class _KeyedEpoch:
@@ -215,7 +185,7 @@ class _KeyedEpoch:
             self.overdue[index] = self.overdue.get(index, 0) + 1
             if self.overdue[index] > MOST_OVERDUE:
                 raise JobError(
-                    f"keyed process {self.operator.name!r} set {MOST_OVERDUE} timers of key {self.keys[index]} for "
+                    f"{self.operator.described} set {MOST_OVERDUE} timers of key {self.keys[index]} for "
                     f"{as_datetime(due_us)} or before, when it was {as_datetime(self.now_us)}; "
                     "expected later times, or it would fire for ever"
                 )
@@ -228,7 +198,7 @@ class _KeyedEpoch:
 
     def _changer(self, index: int) -> Callable[[int, bool], None]:
         def change(time_us: int, is_set: bool) -> None:
-            described = f"keyed process {self.operator.name!r}"
+            described = self.operator.described
             if self.operator.on_timer is None:
                 raise JobError(f"{described} set or deleted a timer, but has no on_timer; expected one to call: add it")
             self.timer_changes[time_us, index] = is_set
@@ -248,8 +218,7 @@ class _KeyedEpoch:
             raise
         except Exception as error:
             raise JobError(
-                f"{what} of keyed process {self.operator.name!r} failed for key {self.keys[index]}: "
-                f"{type(error).__name__}: {error}"
+                f"{what} of {self.operator.described} failed for key {self.keys[index]}: {type(error).__name__}: {error}"
             ) from error
 
     def _take(self, made: Emitted, index: int) -> None:
@@ -258,12 +227,12 @@ class _KeyedEpoch:
         if isinstance(made, pl.DataFrame):
             self._flush()
             self.owners += [index] * made.height
-            self.output.append(fitting(made, self.operator.output, f"keyed process {self.operator.name!r}"))
+            self.output.append(fitting(made, self.operator.output, self.operator.described))
             return
         for row in made:
             if not isinstance(row, Mapping) or not row.keys() <= self.operator.output.keys():
                 raise JobError(
-                    f"keyed process {self.operator.name!r} emitted {row!r} for key {self.keys[index]}; "
+                    f"{self.operator.described} emitted {row!r} for key {self.keys[index]}; "
                     f"expected a dict with columns among {', '.join(self.operator.output)}"
                 )
             self.rows.append(row)
@@ -271,7 +240,7 @@ class _KeyedEpoch:
 
     def _flush(self) -> None:
         if self.rows:
-            described = f"the output of keyed process {self.operator.name!r}"
+            described = f"the output of {self.operator.described}"
             columns = [
                 _column(name, [row.get(name) for row in self.rows], kind, described)
                 for name, kind in self.operator.output.items()
@@ -292,7 +261,7 @@ class _KeyedEpoch:
         """The state of changed keys, and the timers that were set or deleted and have not fired."""
         contents = {index: state.stored() for index, state in enumerate(self.states) if state.is_changed}
         kept = {index: content for index, content in contents.items() if content is not None}
-        described = f"the state of keyed process {self.operator.name!r}"
+        described = f"the state of {self.operator.described}"
         columns = [
             _column(name, [content[name] for content in kept.values()], kind.column_type, described)
             for name, kind in self.operator.fields
@@ -300,7 +269,7 @@ class _KeyedEpoch:
         upserts = self.touched[list(kept)].hstack(columns)
         changes = {"state": TableDelta(upserts, self.touched[[index for index in contents if index not in kept]])}
         if self.operator.on_timer is not None:
-            low = None if self.context.closing_us is None else self.context.closing_us + 1
+            low = earlier(self.context.closing_us, -1)
             later = {entry: is_set for entry, is_set in self.timer_changes.items() if low is None or entry[0] >= low}
             changes["timers"] = TableDelta(self._timers(later, True), self._timers(later, False), low)
         return changes
@@ -332,38 +301,6 @@ def _functions(handler: object) -> Functions:
             "such a method on_rows or a method on_row(key, row, state, timers), and perhaps on_timer(key, time, state, timers)"
         )
     return Functions(on_rows, on_timer, on_row is not None)
-
-
-def check_keyed(described: str, key: tuple[str, ...], given: StreamShape) -> None:
-    """Refuse an operator without key, or with one that rows cannot be grouped by."""
-    if not key:
-        raise TopologyError(f"{described} has no key; expected at least one key column")
-    for name in key:
-        given.key_column(name, described)
-
-
-def check_names(described: str, key: tuple[str, ...], fields: Iterable[str]) -> None:
-    """Refuse state that has the name of a key column."""
-    for name in fields:
-        if name in key:
-            raise TopologyError(f"{described}: state {name!r} has the name of a key column; expected another: rename it")
-
-
-def checked_output(described: str, output: pl.Schema, event_time: str | None) -> StreamShape:
-    """The shape of a declared output."""
-    shape = StreamShape(output, event_time)
-    if not output:
-        raise TopologyError(f"{described} declares no output columns; expected at least one")
-    if event_time is not None and shape.column(event_time, described).base_type() != pl.Datetime:
-        raise TopologyError(f"{described}: event time {event_time!r} is {output[event_time]}; expected Datetime")
-    return shape
-
-
-def fitting(frame: pl.DataFrame, schema: pl.Schema, described: str) -> pl.DataFrame:
-    """A frame that a user made, if it has the declared columns."""
-    if dict(frame.schema) != dict(schema):
-        raise JobError(f"{described} gave columns {dict(frame.schema)}; expected {dict(schema)}: select and cast them")
-    return frame.select(*schema)
 
 
 def _column(name: str, values: list[Any], kind: pl.DataType, described: str) -> pl.Series:

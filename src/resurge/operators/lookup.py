@@ -8,7 +8,7 @@ import polars as pl
 
 from resurge.errors import JobError, TopologyError
 from resurge.model.operator import Determinism, StreamShape
-from resurge.operators.base import EpochContext, StatelessOperator
+from resurge.operators.base import EpochContext, StatelessOperator, Traced, numbered, traced
 
 
 @dataclass(frozen=True)
@@ -58,3 +58,7 @@ class LookupJoin(StatelessOperator):
             raise JobError(f"lookup {self.name!r} was run where no version of its table can be had")
         how = "left" if self.how == "left" else "inner"
         return frame.join(context.lookup(), on=list(self.on), how=how, maintain_order="left_right")  # type: ignore[arg-type]
+
+    def apply_row_by_row(self, frame: pl.DataFrame, context: EpochContext) -> Traced:
+        """The table has at most one row for each."""
+        return traced(self.apply(numbered(frame), context))

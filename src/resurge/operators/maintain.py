@@ -7,7 +7,8 @@ import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.operators.base import Batch, EpochContext, Outcome
+from resurge.operators.keyed import KeyedOperator, earlier, not_before
 from resurge.operators.sorted_runs import TableDelta, TableSpec
 from resurge.operators.state import State
 
@@ -16,13 +17,14 @@ _BUCKET = "__time"
 
 
 @dataclass(frozen=True)
-class Maintain(StatefulOperator):
+class Maintain(KeyedOperator):
     """Keeps, per stream and key, the newest row; emits each row with the name of the stream it came from.
 
     Rows whose event time lies more than `retention_us` before the watermark are forgotten.
     """
 
-    key: tuple[str, ...]
+    KIND = "maintain"
+
     identity: tuple[str, ...]
     time: str
     retention_us: int = 0
@@ -32,14 +34,10 @@ class Maintain(StatefulOperator):
         """Rebuilt from the updates that come."""
         return Determinism.CONVERGENT
 
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The same key for every input."""
-        return tuple(self.key for _ in self.inputs)
-
     def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
         """The common schema and the stream's name."""
         first = inputs[0]
-        described = f"maintain {self.name!r}"
+        described = self.described
         for name, other in zip(self.inputs[1:], inputs[1:], strict=True):
             if other.schema != first.schema:
                 raise TopologyError(f"{described}: {name!r} and {self.inputs[0]!r} differ; expected the same columns: align them")
@@ -58,7 +56,7 @@ class Maintain(StatefulOperator):
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """The last row of each key replaces what was kept."""
-        table = state["newest"]
+        table, low = state["newest"], earlier(context.closing_us, self.retention_us)
         pieces = [
             batch.frame.select(pl.lit(name).alias(STREAM), pl.all())
             for name, batch in zip(self.inputs, inputs, strict=True)
@@ -67,14 +65,12 @@ class Maintain(StatefulOperator):
         columns = [name for name in table.spec.schema if name != _BUCKET]
         if not pieces:
             output = pl.DataFrame(schema={name: table.spec.schema[name] for name in columns})
-            return Outcome(output, {"newest": TableDelta(low=self._low(context))})
+            return Outcome(output, {"newest": TableDelta(low=low)})
         rows = pl.concat(pieces) if len(pieces) > 1 else pieces[0]
         newest = rows.unique(subset=list(table.spec.key), keep="last", maintain_order=True)
         kept = newest.with_columns(pl.col(self.time).dt.epoch("us").alias(_BUCKET))
-        low = self._low(context)
-        if low is not None:
-            kept = kept.filter(pl.col(_BUCKET) >= low)
-        return Outcome(newest, {"newest": TableDelta(kept, low=low)})
+        return Outcome(newest, {"newest": TableDelta(not_before(kept, _BUCKET, low), low=low)})
 
-    def _low(self, context: EpochContext) -> int | None:
-        return None if context.closing_us is None else context.closing_us - self.retention_us
+    def signature(self) -> str:
+        """Inputs are fixed for the life of a job; the key is told by the state's table."""
+        return f"Maintain({', '.join(self.inputs)})"

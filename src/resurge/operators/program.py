@@ -104,6 +104,14 @@ class Program:
         """The shape of a vertex's output."""
         return self.topology.shapes[self.vertices[vertex].operator.name]
 
+    def queries_by_vertex(self) -> dict[int, list[tuple[str, int]]]:
+        """The queries that show a vertex's rows, each with the branch of its union that the vertex is."""
+        found: dict[int, list[tuple[str, int]]] = {}
+        for query, vertices in self.query_vertices.items():
+            for branch, number in enumerate(vertices):
+                found.setdefault(number, []).append((query, branch))
+        return found
+
     def feeding(self, feed: Feed) -> list[int]:
         """The vertices whose rows a feed brings, by exchange or within the same task."""
         return [*(self.exchanges[index].vertex for index in feed.exchanges), *feed.vertices]

@@ -35,11 +35,11 @@ def takes_rows_together(
     for expression in expressions:
         if any(name in TOGETHER for name in _operations(_serialised(expression))):
             return str(expression)
-    return None if _is_same_in_pieces(run, schema) else ", ".join(map(str, expressions))
+    return None if is_same_in_pieces(run, schema) else ", ".join(map(str, expressions))
 
 
 def leaves_rows_in_place(expression: pl.Expr) -> bool:
-    """Whether an expression is made of columns, constants, arithmetic, comparisons and conditions alone: one row for each.
+    """Whether an expression is made of columns, constants, arithmetic, comparisons, conditions and functions of one row's values.
 
     >>> leaves_rows_in_place(pl.col("amount") * 2 > 10), leaves_rows_in_place(pl.col("amount") > pl.col("amount").mean())
     (True, False)
@@ -52,7 +52,7 @@ def _is_plain(node: Any) -> bool:
     if not isinstance(node, dict) or len(node) != 1:
         return False
     (kind, inside), *_ = node.items()
-    if kind == "Column":
+    if kind in ("Column", "Selector"):
         return True
     if kind == "Literal":
         return isinstance(inside, dict) and next(iter(inside)) in ("Dyn", "Scalar")
@@ -65,11 +65,39 @@ def _is_plain(node: Any) -> bool:
     if kind == "Ternary":
         return all(_is_plain(inside[part]) for part in ("predicate", "truthy", "falsy"))
     if kind == "Function":
-        return inside["function"] in _PLAIN_FUNCTIONS and all(map(_is_plain, inside["input"]))
+        return _is_plain_function(inside["function"]) and all(map(_is_plain, inside["input"]))
     return False
 
 
-_PLAIN_FUNCTIONS = ("FillNull", {"Boolean": "IsNull"}, {"Boolean": "IsNotNull"}, {"Boolean": "Not"})
+def _is_plain_function(function: Any) -> bool:
+    """Whether a function, or the one within a family such as that of strings, takes the values of one row."""
+    name = _name(function)
+    if name not in _PLAIN_FAMILIES:
+        return name in _PLAIN_FUNCTIONS
+    allowed = _PLAIN_FAMILIES[name]
+    return allowed is None or _name(function[name]) in allowed
+
+
+def _name(node: Any) -> str:
+    return node if isinstance(node, str) else next(iter(node))
+
+
+# Left out: what looks for a format in the first rows, as parsing dates may, and what could be computed in other ways for many
+# rows than for few, as powers and logarithms may.
+_PLAIN_FUNCTIONS = frozenset({
+    "FillNull", "Abs", "Round", "Floor", "Ceil", "Clip", "Coalesce", "AsStruct", "MaxHorizontal", "MinHorizontal",
+})  # fmt: skip
+_PLAIN_FAMILIES: dict[str, frozenset[str] | None] = {
+    "Boolean": frozenset({"IsNull", "IsNotNull", "Not", "IsNan", "IsNotNan", "IsFinite", "IsInfinite", "IsBetween", "IsIn"}),
+    "StringExpr": frozenset({
+        "Lowercase", "Uppercase", "Contains", "StartsWith", "EndsWith", "LenChars", "LenBytes", "Slice", "Head", "Tail",
+        "StripChars", "StripCharsStart", "StripCharsEnd", "StripPrefix", "StripSuffix", "Replace", "Split", "Extract",
+        "ConcatHorizontal", "Format",
+    }),
+    "ListExpr": frozenset({"Length", "Get", "Contains", "Slice"}),
+    "StructExpr": frozenset({"FieldByName"}),
+    "TemporalExpr": None,
+}  # fmt: skip
 
 
 def _serialised(expression: pl.Expr) -> Any:
@@ -117,11 +145,10 @@ def _function(function: Any) -> Iterator[str]:
                 yield from _function(inner)
 
 
-def _is_same_in_pieces(run: Callable[[pl.DataFrame], pl.DataFrame], schema: pl.Schema) -> bool:
+def is_same_in_pieces(run: Callable[[pl.DataFrame], pl.DataFrame], schema: pl.Schema) -> bool:
     """Whether a made-up table gives the same rows whole and cut in two; True where it cannot be told."""
-    try:
-        table = pl.DataFrame([pl.Series(name, _values(kind, _ROWS), dtype=kind) for name, kind in schema.items()])
-    except Exception:
+    table = made_up_table(schema)
+    if table is None:
         return True
     try:
         whole = run(table)
@@ -132,6 +159,14 @@ def _is_same_in_pieces(run: Callable[[pl.DataFrame], pl.DataFrame], schema: pl.S
         # It does not take what we made up, which says nothing of what it is for.
         return True
     return whole.equals(pl.concat(pieces))
+
+
+def made_up_table(schema: pl.Schema) -> pl.DataFrame | None:
+    """Some rows of made-up values, neither sorted nor distinct; None where a column's type has none."""
+    try:
+        return pl.DataFrame([pl.Series(name, _values(kind, _ROWS), dtype=kind) for name, kind in schema.items()])
+    except Exception:
+        return None
 
 
 def _values(kind: pl.DataType, count: int) -> list[Any]:

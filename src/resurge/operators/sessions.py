@@ -16,24 +16,23 @@ from resurge.operators.aggregates import (
     partial_expressions,
     partial_schema,
 )
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
+from resurge.operators.base import Batch, EpochContext, Outcome, left_out, numbered
 from resurge.operators.combining import time_us
+from resurge.operators.keyed import KEY_NUMBER, TIME, KeyedOperator, distinct_columns, earlier
 from resurge.operators.sorted_runs import TableDelta, TableSpec
 from resurge.operators.state import KeyedTable, State
-from resurge.operators.windows import EMIT_MODES, END, START
+from resurge.operators.windows import BOUNDS, END, START, check_emit_mode
 
 RETRACTED = "retracted"
 _SESSIONS = "__sessions"
 _DUE = "__due"
-_KEY = "__key"
 _FIRST, _LAST = "__first", "__last"
 _SESSION = "__session"
 _IS_NEW = "__is_new"
-_TIME = pl.Datetime("us")
 
 
 @dataclass(frozen=True)
-class SessionWindow(StatefulOperator):
+class SessionWindow(KeyedOperator):
     """Aggregates per key and session; a session ends a gap after its last row, and a row at that very time begins another.
 
     In update mode each session that changed in the epoch is emitted with `retracted` false, and each that no longer exists
@@ -42,7 +41,8 @@ class SessionWindow(StatefulOperator):
     A row is late when the session it would begin is over already and it does not fall into one that is still in state.
     """
 
-    key: tuple[str, ...]
+    KIND = "session window"
+
     time: str
     gap_us: int
     aggregates: Aggregates
@@ -54,129 +54,112 @@ class SessionWindow(StatefulOperator):
         """Restarted from empty state, sessions converge once those open at the restart are over."""
         return Determinism.CONVERGENT
 
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The key columns of its only input."""
-        return (self.key,)
-
     def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
         """Key, session bounds, aggregates and, in update mode, whether the row is taken back."""
         (given,) = inputs
-        described = f"session window {self.name!r}"
-        self._check_options(given, described)
-        columns = {name: given.key_column(name, described) for name in self.key}
-        bounds: dict[str, pl.DataType] = {START: _TIME, END: _TIME}
-        results = final_schema(self.aggregates, given, described)
+        key = self.key_columns(given)
+        self._check_options(given)
+        results = final_schema(self.aggregates, given, self.described)
         mark: dict[str, pl.DataType] = {RETRACTED: pl.Boolean()} if self.emit == "update" else {}
-        for more in (bounds, results, mark):
-            for name, kind in more.items():
-                if name in columns:
-                    raise TopologyError(f"{described} would have two columns called {name!r}; expected one: rename the other")
-                columns[name] = kind
-        return StreamShape(pl.Schema(columns), END)
+        return StreamShape(distinct_columns(self.described, key, BOUNDS, results, mark), END)
 
-    def _check_options(self, given: StreamShape, described: str) -> None:
-        if not self.key:
-            raise TopologyError(f"{described} has no key; expected at least one key column")
-        if self.emit not in EMIT_MODES:
-            raise TopologyError(f"{described}: emit is {self.emit!r}; expected one of {', '.join(EMIT_MODES)}")
+    def _check_options(self, given: StreamShape) -> None:
+        check_emit_mode(self.described, self.emit)
         if self.gap_us <= 0 or self.lateness_us < 0:
             raise TopologyError(
-                f"{described} has a gap of {self.gap_us} us and a lateness of {self.lateness_us} us; "
+                f"{self.described} has a gap of {self.gap_us} us and a lateness of {self.lateness_us} us; "
                 "expected a gap of more than zero and a lateness of zero or more"
             )
-        if given.time_column(described) != self.time:
-            raise TopologyError(f"{described} takes time from {self.time!r}, but its input's event time is {given.event_time!r}")
+        self.check_time(given, self.time)
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """Each key's sessions as a list, and an index of the times at which sessions end."""
         (given,) = inputs
-        key: dict[str, pl.DataType] = {name: given.schema[name] for name in self.key}
-        parts = partial_schema(self.aggregates, given, f"session window {self.name!r}")
+        parts = partial_schema(self.aggregates, given, self.described)
         session = pl.Struct({_FIRST: pl.Int64(), _LAST: pl.Int64(), **parts})
         return {
-            "sessions": TableSpec(pl.Schema({**key, _SESSIONS: pl.List(session)}), self.key),
-            "due": TableSpec(pl.Schema({_DUE: pl.Int64(), **key}), (_DUE, *self.key), _DUE, self.key),
+            "sessions": self.table(given.schema, {_SESSIONS: pl.List(session)}),
+            "due": self.table(given.schema, before={_DUE: pl.Int64()}, bucket=_DUE),
         }
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Add the epoch's rows to the sessions of their keys, emit, and close what the watermark has passed."""
         rows = inputs[0].frame
-        closed_to = None if context.closing_us is None else context.closing_us - self.lateness_us
+        closed_to = earlier(context.closing_us, self.lateness_us)
         touched = self._touched(rows, state["due"], closed_to)
         before = _sessions_of(state["sessions"], touched)
         timely = self._timely(numbered(rows), touched, before, context.watermark_us)
         after = self._merged(before, self._new_sessions(timely, _part_types(state["sessions"])))
         is_open = pl.lit(True) if closed_to is None else pl.col(_LAST) + self.gap_us > closed_to
-        changed = after.filter(pl.col(_IS_NEW) | ~is_open).select(_KEY).unique()
-        remaining = after.filter(is_open).join(changed, on=_KEY, how="semi", maintain_order="left")
+        changed = after.filter(pl.col(_IS_NEW) | ~is_open).select(KEY_NUMBER).unique()
+        remaining = after.filter(is_open).join(changed, on=KEY_NUMBER, how="semi", maintain_order="left")
         emitted = self._updates(before, after) if self.emit == "update" else after.filter(~is_open)
         changes = {
             "sessions": self._session_changes(touched, changed, remaining),
-            "due": self._due_changes(touched, before.join(changed, on=_KEY, how="semi"), remaining, closed_to),
+            "due": self._due_changes(touched, before.join(changed, on=KEY_NUMBER, how="semi"), remaining, closed_to),
         }
         late = left_out(rows, timely)
         return Outcome(self._output(emitted, touched), changes, late.height, (late,))
 
     def _touched(self, rows: pl.DataFrame, due: KeyedTable, closed_to: int | None) -> pl.DataFrame:
-        """The keys of the rows in order of appearance, then those with sessions to close in the key's order; numbered."""
-        pieces = [rows.select(self.key)]
-        if closed_to is not None and due.runs:
-            pieces.append(due.between(None, closed_to + 1).select(self.key).sort(self.key))
-        return pl.concat(pieces).unique(maintain_order=True).with_row_index(_KEY)
+        """The keys of the rows in order of appearance, then those with sessions to close in the key's order."""
+        if closed_to is None or not due.runs:
+            return self.touched(rows)
+        return self.touched(rows, due.between(None, closed_to + 1).sort(self.key))
 
     def _timely(self, rows: pl.DataFrame, touched: pl.DataFrame, before: pl.DataFrame, watermark_us: int | None) -> pl.DataFrame:
         """The rows that are not late, with their time and the number of their key."""
-        timed = rows.join(touched, on=list(self.key), how="left", nulls_equal=True, maintain_order="left")
+        timed = self.with_key_number(rows, touched)
         # A row without time belongs to no session: it counts as late rather than vanish.
         timed = timed.with_columns(time_us(self.time).alias(_LAST)).filter(pl.col(_LAST).is_not_null())
         if watermark_us is None:
             return timed
         time = pl.col(_LAST)
         late = time + self.gap_us + self.lateness_us <= watermark_us
-        suspects = timed.lazy().with_row_index(_SESSION).filter(late).select(_SESSION, _KEY, time.alias("__at")).collect()
+        suspects = timed.lazy().with_row_index(_SESSION).filter(late).select(_SESSION, KEY_NUMBER, time.alias("__at")).collect()
         if not suspects.height:
             return timed
         # A row after the last of an open session is not late itself.
-        inside = suspects.join(before, on=_KEY).filter(pl.col("__at").is_between(_FIRST, _LAST))
+        inside = suspects.join(before, on=KEY_NUMBER).filter(pl.col("__at").is_between(_FIRST, _LAST))
         saved = pl.int_range(pl.len()).is_in(inside.get_column(_SESSION).cast(pl.Int64).implode())
         return timed.filter(~late | saved)
 
     def _new_sessions(self, timely: pl.DataFrame, part_types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """The sessions that the epoch's rows make by themselves."""
-        ordered = timely.sort(_KEY, _LAST, maintain_order=True).with_columns(pl.col(_LAST).alias(_FIRST))
-        bounds = [pl.col(_KEY).first(), pl.col(_FIRST).first(), pl.col(_LAST).last()]
+        ordered = timely.sort(KEY_NUMBER, _LAST, maintain_order=True).with_columns(pl.col(_LAST).alias(_FIRST))
+        bounds = [pl.col(KEY_NUMBER).first(), pl.col(_FIRST).first(), pl.col(_LAST).last()]
         parts = partial_expressions(self.aggregates, part_types)
         return _numbered(ordered, self.gap_us).group_by(_SESSION, maintain_order=True).agg(*bounds, *parts).drop(_SESSION)
 
     def _merged(self, before: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         """Old and new sessions of each key, merged where less than the gap lies between them."""
         pieces = [before.with_columns(pl.lit(False).alias(_IS_NEW)), new.with_columns(pl.lit(True).alias(_IS_NEW))]
-        ordered = pl.concat(pieces).sort(_KEY, _FIRST, _IS_NEW)
-        bounds = [pl.col(_KEY).first(), pl.col(_FIRST).first(), pl.col(_LAST).max()]
+        ordered = pl.concat(pieces).sort(KEY_NUMBER, _FIRST, _IS_NEW)
+        bounds = [pl.col(KEY_NUMBER).first(), pl.col(_FIRST).first(), pl.col(_LAST).max()]
         parts = merge_expressions(self.aggregates, ordered.schema)
         merged = _numbered(ordered, self.gap_us).group_by(_SESSION, maintain_order=True)
         return merged.agg(*bounds, *parts, pl.col(_IS_NEW).any()).drop(_SESSION)
 
     def _updates(self, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-        gone = before.join(after, on=[_KEY, _FIRST], how="anti").with_columns(pl.lit(True).alias(RETRACTED))
+        gone = before.join(after, on=[KEY_NUMBER, _FIRST], how="anti").with_columns(pl.lit(True).alias(RETRACTED))
         grown = after.filter(_IS_NEW).drop(_IS_NEW).with_columns(pl.lit(False).alias(RETRACTED))
-        return pl.concat([gone, grown]).sort(_KEY, _FIRST, pl.col(RETRACTED).not_())
+        return pl.concat([gone, grown]).sort(KEY_NUMBER, _FIRST, pl.col(RETRACTED).not_())
 
     def _session_changes(self, touched: pl.DataFrame, changed: pl.DataFrame, remaining: pl.DataFrame) -> TableDelta:
         fields = pl.struct(_FIRST, _LAST, *all_partial_columns(self.aggregates)).alias(_SESSIONS)
-        lists = remaining.group_by(_KEY, maintain_order=True).agg(fields)
-        emptied = changed.join(lists, on=_KEY, how="anti")
+        lists = remaining.group_by(KEY_NUMBER, maintain_order=True).agg(fields)
+        emptied = changed.join(lists, on=KEY_NUMBER, how="anti")
         return TableDelta(_with_key(lists, touched), _with_key(emptied, touched))
 
     def _due_changes(
         self, touched: pl.DataFrame, old: pl.DataFrame, remaining: pl.DataFrame, closed_to: int | None
     ) -> TableDelta:
         due = (pl.col(_LAST) + self.gap_us).alias(_DUE)
-        added, removed = (_with_key(sessions.select(_KEY, due), touched) for sessions in (remaining, old))
+        added, removed = (_with_key(sessions.select(KEY_NUMBER, due), touched) for sessions in (remaining, old))
         return TableDelta(added, removed, None if closed_to is None else closed_to + 1)
 
     def _output(self, sessions: pl.DataFrame, touched: pl.DataFrame) -> pl.DataFrame:
-        bounds = [pl.col(_FIRST).cast(_TIME).alias(START), (pl.col(_LAST) + self.gap_us).cast(_TIME).alias(END)]
+        bounds = [pl.col(_FIRST).cast(TIME).alias(START), (pl.col(_LAST) + self.gap_us).cast(TIME).alias(END)]
         mark = [RETRACTED] if self.emit == "update" else []
         keyed = _with_key(sessions, touched)
         if self.emit == "final":
@@ -187,10 +170,9 @@ class SessionWindow(StatefulOperator):
         """A session that is emitted ended at most the lateness before the watermark."""
         return self.lateness_us
 
-    def signature(self) -> str:
-        """Key, gap, lateness and mode are fixed for the life of a job."""
-        inputs, key = ", ".join(self.inputs), ", ".join(self.key)
-        return f"SessionWindow({inputs}; {key}; gap {self.gap_us}; lateness {self.lateness_us}; {self.emit})"
+    def fixed(self) -> tuple[str, ...]:
+        """Gap, lateness and mode."""
+        return (f"gap {self.gap_us}", f"lateness {self.lateness_us}", self.emit)
 
 
 def _part_types(sessions: KeyedTable) -> Mapping[str, pl.DataType]:
@@ -200,17 +182,17 @@ def _part_types(sessions: KeyedTable) -> Mapping[str, pl.DataType]:
 
 def _sessions_of(table: KeyedTable, touched: pl.DataFrame) -> pl.DataFrame:
     """The sessions in state of these keys, one per row."""
-    listed = touched.select(_KEY).hstack(table.lookup(touched)).drop_nulls(_SESSIONS)
+    listed = touched.select(pl.row_index(KEY_NUMBER)).hstack(table.lookup(touched)).drop_nulls(_SESSIONS)
     return listed.explode(_SESSIONS).unnest(_SESSIONS)
 
 
 def _numbered(pieces: pl.DataFrame, gap_us: int) -> pl.DataFrame:
     """Number the sessions of pieces that are ordered by key and first time."""
-    reach = pl.col(_LAST).cum_max().shift(1).over(_KEY)
+    reach = pl.col(_LAST).cum_max().shift(1).over(KEY_NUMBER)
     begins = (pl.col(_FIRST) - reach >= gap_us).fill_null(True)
     return pieces.with_columns(begins.cum_sum().alias(_SESSION))
 
 
 def _with_key(rows: pl.DataFrame, touched: pl.DataFrame) -> pl.DataFrame:
     """The key columns in place of the key's number."""
-    return rows.join(touched, on=_KEY, how="left", maintain_order="left").drop(_KEY)
+    return rows.join(touched.with_row_index(KEY_NUMBER), on=KEY_NUMBER, how="left", maintain_order="left").drop(KEY_NUMBER)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ from resurge.operators.columns import columns_of, same_keys, taken
 from resurge.operators.hashing import Hashes, hash_rows, key_group_ends, routed_hashes
 
 DELETED = "__deleted"
+INDEXED_ROWS = 1 << 18
+"""A run of fewer rows is searched without an index: it stays in the processor's cache."""
+ROWS_PER_RANGE = 4
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,49 @@ class TableDelta:
     routing: Hashes | None = field(default=None, compare=False)
 
 
+class HashIndex:
+    """Ordered hashes, and where each of many equal ranges begins among them, so that a search touches few places in memory.
+
+    A binary search in millions of hashes waits for memory at almost every step; with the index it does so two or three times.
+    """
+
+    def __init__(self, hashes: Hashes) -> None:
+        self.hashes = hashes
+
+    @cached_property
+    def _ranges(self) -> tuple[np.uint64, npt.NDArray[np.int32], int]:
+        """By how many bits a hash is shifted to its range, where each range begins, and how many rows the longest has."""
+        span = int(self.hashes[-1]) - int(self.hashes[0])
+        shift = (span // (self.hashes.size // ROWS_PER_RANGE)).bit_length()
+        ranges = np.arange((span >> shift) + 1, dtype=np.uint64) << np.uint64(shift)
+        starts = np.searchsorted(self.hashes, self.hashes[0] + ranges).astype(np.int32)
+        return np.uint64(shift), starts, int(np.diff(starts, append=self.hashes.size).max())
+
+    def first_places(self, hashes: Hashes) -> npt.NDArray[np.int64]:
+        """For each hash the first place among the ordered ones whose hash is not smaller."""
+        if self.hashes.size < INDEXED_ROWS:
+            return np.searchsorted(self.hashes, hashes)
+        shift, starts, longest = self._ranges
+        first, last = self.hashes[0], self.hashes[-1]
+        places: npt.NDArray[np.int64] = starts[(np.clip(hashes, first, last) - first) >> shift].astype(np.int64)
+        step = 1 << longest.bit_length()
+        while step := step >> 1:
+            # All before a place are smaller; what lies behind the hash's own range is not, and is never stepped over.
+            probed = np.minimum(places + (step - 1), self.hashes.size - 1)
+            places += (self.hashes[probed] < hashes) * step
+        np.minimum(places, self.hashes.size, out=places)
+        return places
+
+
+_NO_INDEX = HashIndex(np.empty(0, dtype=np.uint64))
+
+
 @dataclass(frozen=True)
 class Run:
     """Rows ordered by hash, at most one per key; deleted rows are kept as markers while older runs may have the key.
 
-    `local` is its place in the node's store. `durable` are the blocks of the durable store that have its rows; they may have
-    rows of other key groups too.
+    `local` is its place in the node's store. `durable` are the blocks of the durable store that have its rows. Both may have rows
+    of other key groups too: a run that was cut says which of them it has (`groups`), so that nothing is written when it is cut.
     """
 
     hashes: Hashes
@@ -70,11 +111,23 @@ class Run:
     highest_bucket: int | None = None
     local: str | None = field(default=None, compare=False)
     durable: tuple[str, ...] = field(default=(), compare=False)
+    groups: frozenset[int] | None = field(default=None, compare=False)
+    index: HashIndex = field(default=_NO_INDEX, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # A run that is replaced by one with the same rows, but another place in a store, keeps its index.
+        if self.index.hashes is not self.hashes:
+            object.__setattr__(self, "index", HashIndex(self.hashes))
 
     @property
     def height(self) -> int:
         """Rows in the run, markers included."""
         return self.rows.height
+
+    @cached_property
+    def has_markers(self) -> bool:
+        """Whether any row is deleted; most tables never delete a row, and need not look at each."""
+        return bool(self.rows.get_column(DELETED).any())
 
 
 @dataclass(frozen=True)
@@ -97,7 +150,7 @@ def merge(spec: TableSpec, runs: Sequence[Run], low: int | None, drop_markers: b
         keep = _newest_of_equal(spec, rows, order, equal)
     if spec.bucket is not None and low is not None and (spec.key_tells_bucket or drop_markers):
         keep &= alive(rows.get_column(spec.bucket), low)[order]
-    if drop_markers:
+    if drop_markers and any(run.has_markers for run in runs):
         keep &= ~rows.get_column(DELETED).to_numpy()[order]
     kept = order[keep]
     return _as_run(spec, hashes[keep], taken(rows, kept))
@@ -120,8 +173,14 @@ def within(run: Run, groups: Sequence[int], key_groups: int) -> Run:
     wanted[np.asarray(groups, dtype=np.int64)] = True
     if not counts[~wanted].any():
         return run
+    mine = frozenset(groups) if run.groups is None else run.groups.intersection(groups)
     kept = np.repeat(wanted, counts)
-    return replace(run, hashes=run.hashes[kept], rows=run.rows.filter(pl.Series(kept)), local=None)
+    places = np.flatnonzero(kept)
+    if places.size and places[-1] - places[0] + 1 == places.size:
+        # Neighbours are cut without a copy.
+        first, size = int(places[0]), int(places.size)
+        return replace(run, hashes=run.hashes[first : first + size], rows=run.rows.slice(first, size), groups=mine)
+    return replace(run, hashes=run.hashes[kept], rows=run.rows.filter(pl.Series(kept)), groups=mine)
 
 
 def _newest_of_equal(
@@ -151,7 +210,7 @@ def places_in(
     key: tuple[str, ...],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
     """Where each wanted key stands in a run; neighbours of equal hash are tried one after another."""
-    where = np.searchsorted(run.hashes, hashes)
+    where = run.index.first_places(hashes)
     keys = columns_of(run.rows, key)
     hit = np.zeros(hashes.size, dtype=np.bool_)
     result = np.zeros(hashes.size, dtype=np.int64)

@@ -34,6 +34,11 @@ from resurge.operators.sorted_runs import (
 )
 
 MERGE_FACTOR = 3
+LARGE_ROWS = 50_000
+"""A run that would have more rows is not made when tables are joined: that would take as long as the state is large."""
+MOST_APART = 6
+"""So many runs are left as they are when tables are joined; every lookup looks into each of them."""
+_MIXING, _BITS = 0x9E3779B97F4A7C15, 64
 
 
 @dataclass(frozen=True)
@@ -152,8 +157,10 @@ class KeyedTable:
             rows = open_rows[hit]
             owners[rows] = index
             positions[rows] = where[hit]
-            # Gathered first: the whole column would be unpacked from its bits, which takes as long as the state is large.
-            found[rows] = ~self.runs[index].rows.get_column(DELETED).gather(where[hit]).to_numpy()
+            found[rows] = True
+            if self.runs[index].has_markers:
+                # Gathered first: the whole column would be unpacked from its bits, which takes as long as the state is large.
+                found[rows] = ~self.runs[index].rows.get_column(DELETED).gather(where[hit]).to_numpy()
             open_rows = open_rows[~hit]
             if not open_rows.size:
                 break
@@ -195,24 +202,38 @@ class KeyedTable:
 
     def _merged(self, runs: tuple[Run, ...], low: int | None) -> tuple[Run, ...]:
         waiting = list(runs)
-        while len(waiting) > 1 and waiting[-2].height <= MERGE_FACTOR * waiting[-1].height:
+        while len(waiting) > 1 and waiting[-2].height <= _merge_factor(waiting[-2]) * waiting[-1].height:
             newer = waiting.pop()
             waiting[-1] = merge(self.spec, [waiting[-1], newer], low, drop_markers=len(waiting) == 1)
         return tuple(run for run in waiting if run.height)
 
 
+def _merge_factor(older: Run) -> float:
+    """How many times larger than all newer rows a run must be to stay as it is: the usual number, give or take a sixth.
+
+    Tables that grow alike would otherwise all be merged in the same epoch, which would take several times as long as the others.
+    """
+    mixed = (int(older.hashes[-1]) + older.height) * _MIXING % (1 << _BITS)
+    return MERGE_FACTOR * (5 / 6 + mixed / (1 << _BITS) / 3)
+
+
 def joined(tables: Sequence[KeyedTable]) -> KeyedTable:
-    """One table of several that have different key groups; runs of similar size become one."""
+    """One table of several that have different key groups; runs of similar size become one, but few large ones stay apart."""
     waiting = [[(frozenset({index}), run) for run in table.runs] for index, table in enumerate(tables)]
     kept: list[tuple[frozenset[int], Run]] = []
     while any(waiting):
         # A table's own runs stay in their order: a newer row hides an older one.
         largest = max((runs for runs in waiting if runs), key=lambda runs: runs[0][1].height)
         kept.append(largest.pop(0))
-        while len(kept) > 1 and kept[-2][1].height <= MERGE_FACTOR * kept[-1][1].height and kept[-2][0].isdisjoint(kept[-1][0]):
+        while len(kept) > 1 and _are_joined(kept[-2][1], kept[-1][1], len(kept)) and kept[-2][0].isdisjoint(kept[-1][0]):
             (others, last), (owners, run) = kept.pop(), kept.pop()
             kept.append((owners | others, interleaved(run, last)))
     return KeyedTable(tables[0].spec, tuple(run for _, run in kept), _latest(*(table.low for table in tables)))
+
+
+def _are_joined(older: Run, newer: Run, runs: int) -> bool:
+    is_similar = older.height <= MERGE_FACTOR * newer.height
+    return is_similar and (runs > MOST_APART or older.height + newer.height <= LARGE_ROWS)
 
 
 def joined_changes(changes: Sequence[TableChange]) -> TableChange:

@@ -6,13 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from resurge.errors import JobError, TopologyError
 from resurge.model.operator import Determinism, Operator, StreamShape
-from resurge.operators.base import EpochContext, StatelessOperator
-from resurge.operators.row_by_row import LengthsDifferError, leaves_rows_in_place, takes_rows_together
+from resurge.operators.base import EpochContext, StatelessOperator, Traced, numbered, traced
+from resurge.operators.row_by_row import LengthsDifferError, is_same_in_pieces, leaves_rows_in_place, takes_rows_together
 
 FrameFunction = Callable[[pl.DataFrame], pl.DataFrame]
 TRANSFORMS = ("map", "filter", "flat_map")
@@ -93,7 +92,10 @@ class LateSide(Operator):
 
 @dataclass(frozen=True)
 class Transform(StatelessOperator):
-    """map, filter or flat_map: a function on a table, or Polars expressions."""
+    """map, filter or flat_map: a function on a table, or Polars expressions.
+
+    `per_row` is what the user declares of a map's function: row by row, it makes one row of each, whichever others are beside it.
+    """
 
     kind: str
     function: FrameFunction | None
@@ -101,6 +103,7 @@ class Transform(StatelessOperator):
     schema: pl.Schema | None = None
     event_time: str | None = None
     deterministic: bool = True
+    per_row: bool = False
 
     @property
     def determinism(self) -> Determinism:
@@ -113,6 +116,8 @@ class Transform(StatelessOperator):
         described = f"{self.kind} {self.name!r}"
         if self.expressions and self.deterministic:
             self._check_row_by_row(given.schema, described)
+        if self.per_row:
+            self._check_per_row(given.schema, described)
         schema = self._checked_schema(given.schema, described)
         time = self.event_time or given.event_time
         shape = StreamShape(schema, time if time in schema else None)
@@ -151,6 +156,26 @@ class Transform(StatelessOperator):
                 "a row, or declare deterministic=False if any cut will do"
             )
 
+    def _check_per_row(self, given: pl.Schema, described: str) -> None:
+        if self.kind != "map" or self.function is None:
+            raise TopologyError(
+                f"{described} declares per_row=True; expected that of a map with a function only: expressions are taken row by row "
+                "anyway, so leave it out"
+            )
+        if self.deterministic and not is_same_in_pieces(lambda table: self._one_for_each(self._run(table), table), given):
+            raise TopologyError(
+                f"{described} declares per_row=True, but what it makes of a made-up row depends on the rows beside it; expected "
+                "each row to be made of one row alone: leave per_row out, or use aggregate(...), window(...) or process(...)"
+            )
+
+    def _one_for_each(self, made: pl.DataFrame, given: pl.DataFrame) -> pl.DataFrame:
+        if made.height != given.height:
+            raise JobError(
+                f"map {self.name!r} declares per_row=True, but made {made.height} rows of {given.height}; expected one of each, in "
+                "their order: leave per_row out, or use a filter or a flat_map"
+            )
+        return made
+
     def _inferred(self, schema: pl.Schema, described: str) -> pl.Schema:
         try:
             return self._run(pl.DataFrame(schema=schema)).schema
@@ -168,21 +193,29 @@ class Transform(StatelessOperator):
             return pl.DataFrame(schema=self.schema)
         return self._run(frame)
 
+    def apply_row_by_row(self, frame: pl.DataFrame, context: EpochContext) -> Traced | None:
+        """The transformed rows, where expressions take each row for itself; a function is not looked into, but may be declared so."""
+        if self.per_row:
+            return Traced(self._one_for_each(self.apply(frame, context), frame), np.arange(frame.height))
+        if not self._leaves_rows_in_place:
+            return None
+        if self.kind == "filter":
+            chosen = frame.select(pl.all_horizontal(*self.expressions).fill_null(False)).to_series()
+            kept = np.flatnonzero(np.broadcast_to(chosen.to_numpy(), (frame.height,)))
+            return Traced(frame[kept] if kept.size < frame.height else frame, kept)
+        made = frame.select(*self.expressions)
+        if self.kind == "flat_map":
+            return traced(_one_row_per_element(numbered(made)))
+        return Traced(made, np.arange(frame.height))
+
     @cached_property
-    def leaves_rows_in_place(self) -> bool:
+    def _leaves_rows_in_place(self) -> bool:
         """Whether each row is transformed for itself and stays in its place, as far as that can be told."""
-        if self.function is not None or self.kind == "flat_map":
+        if self.function is not None:
             return False
         return all(map(leaves_rows_in_place, self.expressions)) and (
             self.kind == "filter" or any(expression.meta.root_names() for expression in self.expressions)
         )
-
-    def kept(self, frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
-        """Which rows stay, where each row is taken for itself."""
-        if self.kind != "filter":
-            return np.ones(frame.height, dtype=np.bool_)
-        chosen = frame.select(pl.all_horizontal(*self.expressions).fill_null(False)).to_series()
-        return np.broadcast_to(chosen.to_numpy(), (frame.height,))
 
     def _run(self, frame: pl.DataFrame) -> pl.DataFrame:
         if self.function is not None:

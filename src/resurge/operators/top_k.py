@@ -5,14 +5,15 @@ one and the epoch's rows alone, unless a ranked row fell behind the old k-th: on
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import ORDERED_TYPES, Determinism, StreamShape
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, left_out, numbered
+from resurge.operators.base import Batch, EpochContext, Outcome, left_out, numbered
 from resurge.operators.combining import time_us
+from resurge.operators.keyed import KeyedOperator, earlier, not_before
 from resurge.operators.sorted_runs import TableDelta, TableSpec
 from resurge.operators.state import KeyedTable, State
 
@@ -24,15 +25,16 @@ _OLD = "__old"
 
 
 @dataclass(frozen=True)
-class TopK(StatefulOperator):
+class TopK(KeyedOperator):
     """Ranks the rows of each group by a column; emits the whole ranking of every group whose ranking changed in the epoch.
 
-    A later row of the same (`per`, `identity`) replaces the earlier one. Equal values are ranked by identity, nulls last.
-    `per=()` makes one group of everything. Where `expire` names a time column of `per`, a group is forgotten, and rows for
+    The key is the group: without key columns, everything is one. A later row of the same group and `identity` replaces the earlier
+    one. Equal values are ranked by identity, nulls last. Where `expire` names a time column of the key, a group is forgotten, and rows for
     it are late, once the watermark has reached its time plus the lateness; that column is then the output's event time.
     """
 
-    per: tuple[str, ...]
+    KIND = "top_k"
+
     by: str
     k: int
     identity: tuple[str, ...]
@@ -45,31 +47,27 @@ class TopK(StatefulOperator):
         """Groups that expire are rebuilt from new rows; a ranking that lasts needs every row since the beginning."""
         return Determinism.DETERMINISTIC if self.expire is None else Determinism.CONVERGENT
 
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The group columns."""
-        return (self.per,)
-
     def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
         """Group, rank, and the row's other columns."""
         (given,) = inputs
-        described = f"top_k {self.name!r}"
+        described = self.described
         self._check_order(given, described)
-        for column in (*self.per, *self.identity):
+        for column in (*self.key, *self.identity):
             given.key_column(column, described)
         if not isinstance(self.k, int) or self.k < 1 or not self.identity or self.lateness_us < 0:
             raise TopologyError(
                 f"{described} has k = {self.k!r}, identity columns {self.identity} and a lateness of {self.lateness_us} us; "
                 "expected a k of at least 1, at least one identity column and a lateness of zero or more"
             )
-        if self.expire is not None and (self.expire not in self.per or given.schema[self.expire].base_type() != pl.Datetime):
+        if self.expire is not None and (self.expire not in self.key or given.schema[self.expire].base_type() != pl.Datetime):
             raise TopologyError(
-                f"{described} expires by {self.expire!r}; expected a Datetime column among {self.per}, which it ranks per"
+                f"{described} expires by {self.expire!r}; expected a Datetime column among {self.key}, which it ranks per"
             )
         if RANK in given.schema:
             raise TopologyError(
                 f"{described}: its input has a column {RANK!r}, which this operator adds: rename it in a map before"
             )
-        per: dict[str, pl.DataType] = {name: given.schema[name] for name in self.per}
+        per: dict[str, pl.DataType] = {name: given.schema[name] for name in self.key}
         return StreamShape(pl.Schema({**per, RANK: pl.Int64(), **self._others(given.schema)}), self.expire)
 
     def _check_order(self, given: StreamShape, described: str) -> None:
@@ -86,23 +84,21 @@ class TopK(StatefulOperator):
             )
 
     def _others(self, schema: pl.Schema) -> dict[str, pl.DataType]:
-        return {name: kind for name, kind in schema.items() if name not in self.per}
+        return {name: kind for name, kind in schema.items() if name not in self.key}
 
     @property
     def _group_key(self) -> tuple[str, ...]:
-        return self.per if self.expire is None else (_EXPIRE, *self.per)
+        return self.key if self.expire is None else (_EXPIRE, *self.key)
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """The newest row per group and identity, and each group's ranking."""
-        schema = inputs[0].schema
+        schema, others = inputs[0].schema, self._others(inputs[0].schema)
+        time: dict[str, pl.DataType] = {} if self.expire is None else {_EXPIRE: pl.Int64()}
         bucket = None if self.expire is None else _EXPIRE
-        group: dict[str, pl.DataType] = {name: pl.Int64() if name == _EXPIRE else schema[name] for name in self._group_key}
+        groups = self.table(schema, others, before=time, bucket=bucket)
         row_key = tuple(dict.fromkeys((*self._group_key, *self.identity)))
-        ranking = pl.Schema({**group, RANK: pl.Int64(), **self._others(schema)})
-        return {
-            "rows": TableSpec(pl.Schema({**group, **self._others(schema)}), row_key, bucket, self.per),
-            "ranking": TableSpec(ranking, (*self._group_key, RANK), bucket, self.per),
-        }
+        ranking = self.table(schema, others, before=time, after={RANK: pl.Int64()}, bucket=bucket)
+        return {"rows": replace(groups, key=row_key), "ranking": ranking}
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Replace rows, rank the groups they belong to again, and forget groups that the watermark has passed."""
@@ -114,21 +110,21 @@ class TopK(StatefulOperator):
         newest = timely.unique(subset=list(state["rows"].spec.key), keep="last", maintain_order=True)
         low = self._low(context.closing_us)
         changed = self._changed(state, newest)
-        kept = [rows if low is None else rows.filter(pl.col(_EXPIRE) >= low) for rows in (newest, changed)]
+        kept = [not_before(rows, _EXPIRE, low) for rows in (newest, changed)]
         changes = {"rows": TableDelta(kept[0], low=low), "ranking": TableDelta(kept[1].drop(_GROUP), low=low)}
-        output = changed.select(*self.per, RANK, *self._others(inputs[0].schema))
+        output = changed.select(*self.key, RANK, *self._others(inputs[0].schema))
         return Outcome(output, changes, late.height, (late,))
 
     def _low(self, watermark_us: int | None) -> int | None:
         """Groups whose time lies before this are forgotten."""
-        return None if watermark_us is None or self.expire is None else watermark_us - self.lateness_us + 1
+        return None if self.expire is None else earlier(watermark_us, self.lateness_us - 1)
 
     def _timely(self, rows: pl.DataFrame, low: int | None) -> pl.DataFrame:
         if self.expire is None:
             return rows
         # A group without time would never be forgotten: its rows count as late.
         timed = rows.with_columns(time_us(self.expire).alias(_EXPIRE)).filter(pl.col(_EXPIRE).is_not_null())
-        return timed if low is None else timed.filter(pl.col(_EXPIRE) >= low)
+        return not_before(timed, _EXPIRE, low)
 
     def _changed(self, state: State, newest: pl.DataFrame) -> pl.DataFrame:
         """The new rankings of the groups whose ranking these rows change."""
@@ -193,7 +189,7 @@ class TopK(StatefulOperator):
 
     def signature(self) -> str:
         """What is ranked, and how, is fixed for the life of a job."""
-        ranked = f"per {', '.join(self.per)}; by {self.by}; {self.k} of {', '.join(self.identity)}"
+        ranked = f"per {', '.join(self.key)}; by {self.by}; {self.k} of {', '.join(self.identity)}"
         order = "largest" if self.descending else "smallest"
         return f"TopK({', '.join(self.inputs)}; {ranked}; {order} first; expire {self.expire} + {self.lateness_us})"
 

@@ -51,14 +51,27 @@ class Panes:
         return {}
 
     @cached_property
+    def _running(self) -> dict[str, Integers]:
+        return {}
+
+    @cached_property
     def ordered(self) -> tuple[Integers, Integers, Integers]:
         """The rows by key and then by time: their places, codes and times; computed once for all windows."""
         first = int(self.times_us[0])
         span = int(self.times_us[-1]) - first + 1
         is_wide = (int(self.codes.max()) + 1) * span > MOST_CODES
         times = np.searchsorted(self.times_us, self.pane_us) if is_wide else self.pane_us - first
-        order = np.argsort(self.codes * (self.times_us.size if is_wide else span) + times, kind="stable")
+        # Rows of one key and time only give whole numbers that are added up, so that their order does not count.
+        order = np.argsort(self.codes * (self.times_us.size if is_wide else span) + times)
         return order, self.codes[order], self.pane_us[order]
+
+    def running(self, part: str) -> Integers:
+        """The sums of a part over the rows before each one, in that order, and over all; computed once for all windows."""
+        if part not in self._running:
+            sums = np.zeros(self.codes.size + 1, dtype=np.int64)
+            np.cumsum(self.parts.get_column(part).to_numpy()[self.ordered[0]], out=sums[1:])
+            self._running[part] = sums
+        return self._running[part]
 
     def is_dense(self, size_us: int, slide_us: int) -> bool:
         """Whether tables of all keys and panes, and of all keys and windows, are not much larger than the rows."""
@@ -138,25 +151,26 @@ def _from_totals(panes: Panes, size_us: int, slide_us: int, open_from: int | Non
 
 
 def _from_order(panes: Panes, size_us: int, slide_us: int, open_from: int | None, parts: list[Part]) -> Windowed:
-    """Rows in order of key and time are in order of key and window too, so that equal ones are neighbours."""
-    order, codes, times = panes.ordered
+    """Rows in order of key and time: those of a key within one slide are neighbours, and each window takes the first of them."""
+    _, codes, times = panes.ordered
     last = times // slide_us
-    offset = times - last * slide_us
     rounds = -(-size_us // slide_us)
     first = int(panes.times_us[0]) // slide_us - rounds
     width = int(panes.times_us[-1]) // slide_us - first + 1
     cells = codes * width + (last - first)
-    values = [panes.parts.get_column(part.name).to_numpy()[order] for part in parts]
+    begins = _begins(cells)
+    ends = np.append(begins[1:], cells.size)
+    cells, last = cells[begins], last[begins]
     least = None if open_from is None else -(-open_from // slide_us)
     found, sums = [], []
     for back in range(rounds):
-        inside = offset < size_us - back * slide_us
-        if least is not None:
-            inside &= last >= least + back
+        reach_us = size_us - back * slide_us
+        stops = ends if reach_us >= slide_us else begins + _counted(times % slide_us < reach_us, begins, ends)
+        inside = stops > begins if least is None else (stops > begins) & (last >= least + back)
         mine = np.flatnonzero(inside)
-        summed = _summed(cells[mine] - back, [value[mine] for value in values])
-        found.append(summed[0])
-        sums.append(summed[1])
+        low, high = begins[mine], stops[mine]
+        found.append(cells[mine] - back)
+        sums.append([panes.running(part.name)[high] - panes.running(part.name)[low] for part in parts])
     cell, totals = found[0], sums[0]
     if rounds > 1:
         together = np.concatenate(found)
@@ -166,12 +180,26 @@ def _from_order(panes: Panes, size_us: int, slide_us: int, open_from: int | None
     return Windowed(cell // width, cell % width + first, pl.DataFrame(columns))
 
 
+def _counted(chosen: npt.NDArray[np.bool_], begins: Integers, ends: Integers) -> Integers:
+    """How many are chosen in each of some ranges."""
+    running = np.zeros(chosen.size + 1, dtype=np.int64)
+    np.cumsum(chosen, out=running[1:])
+    return running[ends] - running[begins]
+
+
 def _summed(cells: Integers, values: list[Integers]) -> tuple[Integers, list[Integers]]:
     """The cells that occur, of cells in order, and the sums of each one's values."""
     if not cells.size:
         return cells, values
-    begins = np.flatnonzero(np.diff(cells, prepend=cells[0] - 1))
-    return cells[begins], [np.add.reduceat(value, begins) for value in values]
+    begins = _begins(cells)
+    last = np.append(begins[1:], cells.size) - 1
+    # Differences of running sums: adding up each of very many short ranges takes several times as long.
+    return cells[begins], [np.diff(np.cumsum(value)[last], prepend=0) for value in values]
+
+
+def _begins(cells: Integers) -> Integers:
+    """Where, among cells in order, each one begins."""
+    return np.flatnonzero(np.concatenate(([True], cells[1:] != cells[:-1])))
 
 
 def _differences(totals: Integers, begins: Integers, ends: Integers) -> Integers:

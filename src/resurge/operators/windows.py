@@ -19,17 +19,18 @@ from resurge.operators.aggregates import (
     partial_schema,
     parts_of,
 )
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
+from resurge.operators.base import Batch, EpochContext, Outcome, StatelessOperator, Traced, numbered, traced
 from resurge.operators.columns import columns_of, taken
 from resurge.operators.combining import PANE, Combiner, time_us
 from resurge.operators.hashing import Hashes
+from resurge.operators.keyed import TIME, KeyedOperator, distinct_columns
 from resurge.operators.sorted_runs import TableDelta, TableSpec
 from resurge.operators.state import KeyedTable, State
 from resurge.operators.window_sums import Integers, Panes, windowed
 
 START, END = "window_start", "window_end"
 _OLD = "__old"
-_TIME = pl.Datetime("us")
+BOUNDS: dict[str, pl.DataType] = {START: TIME, END: TIME}
 EMIT_MODES = ("update", "final")
 
 
@@ -62,10 +63,11 @@ def is_late(span: WindowSpan, time: pl.Expr, watermark_us: int) -> pl.Expr:
 
 
 @dataclass(frozen=True)
-class Window(StatefulOperator):
+class Window(KeyedOperator):
     """Aggregates per key and window; emits changed windows in every epoch (update), or each window once (final)."""
 
-    key: tuple[str, ...]
+    KIND = "window"
+
     span: WindowSpan
     aggregates: Aggregates
     emit: str = "update"
@@ -75,44 +77,30 @@ class Window(StatefulOperator):
         """Restarted from empty state, a time window converges."""
         return Determinism.CONVERGENT
 
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        """The key columns of its only input."""
-        return (self.key,)
-
     def shape(self, inputs: Sequence[StreamShape]) -> StreamShape:
         """Key, window bounds, aggregates; the event time is the window's end."""
         (given,) = inputs
-        described = f"window {self.name!r}"
-        if not self.key:
-            raise TopologyError(f"{described} has no key; expected at least one key column: add a constant one in a map before")
-        if self.emit not in EMIT_MODES:
-            raise TopologyError(f"{described}: emit is {self.emit!r}; expected one of {', '.join(EMIT_MODES)}")
+        key = self.key_columns(given)
+        check_emit_mode(self.described, self.emit)
         if self.span.slide_us > self.span.size_us:
             raise TopologyError(
-                f"{described} slides by more than its size, so rows between two windows would be lost; "
+                f"{self.described} slides by more than its size, so rows between two windows would be lost; "
                 "expected a slide of at most the size"
             )
-        given.time_column(described)
-        columns = {name: given.key_column(name, described) for name in self.key}
-        columns.update({START: _TIME, END: _TIME})
-        for name, kind in final_schema(self.aggregates, given, described).items():
-            if name in columns:
-                raise TopologyError(f"{described}: aggregate {name!r} has the name of a key or window column; rename it")
-            columns[name] = kind
-        return StreamShape(pl.Schema(columns), END)
+        given.time_column(self.described)
+        results = final_schema(self.aggregates, given, self.described)
+        return StreamShape(distinct_columns(self.described, key, BOUNDS, results), END)
 
     def combiner(self, shape: StreamShape) -> Combiner:
         """Parts per key and pane; rows are counted too, so that late ones can be."""
         counted = (*self.aggregates, ("", count()))
-        return Combiner(self.key, counted, shape.time_column(f"window {self.name!r}"), self.span.pane_us, (self.name,))
+        return Combiner(self.key, counted, shape.time_column(self.described), self.span.pane_us, (self.name,))
 
     def tables(self, inputs: Sequence[StreamShape]) -> Mapping[str, TableSpec]:
         """Parts per key and window; a window's start is its bucket, so that closed windows go at once."""
         (given,) = inputs
-        columns: dict[str, pl.DataType] = {name: given.schema[name] for name in self.key}
-        columns[START] = pl.Int64()
-        columns.update(partial_schema(self.aggregates, given, f"window {self.name!r}"))
-        return {"windows": TableSpec(pl.Schema(columns), (*self.key, START), START, self.key)}
+        parts = partial_schema(self.aggregates, given, self.described)
+        return {"windows": self.table(given.schema, parts, after={START: pl.Int64()}, bucket=START)}
 
     def process(self, state: State, inputs: Sequence[Batch], context: EpochContext) -> Outcome:
         """Add the epoch's panes to the open windows, emit, and close what the watermark has passed."""
@@ -192,15 +180,21 @@ class Window(StatefulOperator):
         start = rows.get_column(START)
         end = pl.Series(END, start.to_numpy() + self.span.size_us)
         keys = [rows.get_column(name) for name in self.key]
-        return pl.DataFrame([*keys, start.cast(_TIME), end.cast(_TIME), *final_columns(self.aggregates, rows)])
+        return pl.DataFrame([*keys, start.cast(TIME), end.cast(TIME), *final_columns(self.aggregates, rows)])
 
     def watermark_delay_us(self) -> int:
         """A window that is emitted ended at most the lateness before the watermark."""
         return self.span.lateness_us
 
-    def signature(self) -> str:
-        """Key, span and mode are fixed for the life of a job."""
-        return f"Window({', '.join(self.inputs)}; {', '.join(self.key)}; {self.span}; {self.emit})"
+    def fixed(self) -> tuple[str, ...]:
+        """Span and mode."""
+        return (str(self.span), self.emit)
+
+
+def check_emit_mode(described: str, emit: str) -> None:
+    """Refuse any other than those that windows have."""
+    if emit not in EMIT_MODES:
+        raise TopologyError(f"{described}: emit is {emit!r}; expected one of {', '.join(EMIT_MODES)}")
 
 
 def _untimed(batch: Batch) -> int:
@@ -259,3 +253,7 @@ class LateRows(StatelessOperator):
         if context.watermark_us is None:
             return frame.filter(pl.col(self.time).is_null())
         return frame.filter(is_late(self.span, time_us(self.time), context.watermark_us))
+
+    def apply_row_by_row(self, frame: pl.DataFrame, context: EpochContext) -> Traced:
+        """Each row is late or not for itself."""
+        return traced(self.apply(numbered(frame), context))

@@ -75,6 +75,8 @@ class Cuts:
             raise ProtocolError(f"a cut of epoch {cut.epoch} came; expected none before the newest one, epoch {self.last}")
         if self.kept and cut.epoch == self.last and not self.kept[-1].partitions <= cut.partitions:
             raise ProtocolError(f"a second cut of epoch {cut.epoch} lacks partitions of the first; expected all of them")
+        if all(kept.partitions <= cut.partitions for kept in self.kept):
+            return Cuts((cut,))
         return Cuts(in_use((*(kept for kept in self.kept if kept.epoch != cut.epoch), cut)))
 
     def completed(self, partitions: Collection[Partition]) -> "Cuts":

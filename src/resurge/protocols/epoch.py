@@ -12,6 +12,7 @@ _LEAST_GROWTH, _MOST_GROWTH, _MOST_SHRINKING = 1.25, 2.0, 0.5
 _PROBED_ROWS, _PROBING_GROWTH = 100, 1.1
 _WEIGHT_OF_NEWEST = 0.3
 _LEAST_SHARE_OF_ROWS = 0.05
+_LEAST_IDLE_S = 0.005
 
 
 class Pace(NamedTuple):
@@ -132,3 +133,12 @@ def is_full(rows: int, limit: int | None) -> bool:
 def wait_s(started_s: float, now_s: float, interval_s: float) -> float:
     """How long to wait before the next epoch begins."""
     return max(0.0, started_s + interval_s - now_s)
+
+
+def idle_wait_s(last_s: float, most_s: float) -> float:
+    """How long to wait before sources that had nothing are asked again: twice as long as the last time, within bounds.
+
+    >>> [idle_wait_s(last_s, 0.1) for last_s in (0.0, 0.005, 0.04, 0.08, 1.0)]
+    [0.005, 0.01, 0.08, 0.1, 0.1]
+    """
+    return min(most_s, max(_LEAST_IDLE_S, 2 * last_s))

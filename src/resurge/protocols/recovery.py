@@ -9,10 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from types import MappingProxyType
 
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId, Partition
+from resurge.model.work import Assignment
 from resurge.protocols.cuts import Cut, Cuts
+from resurge.protocols.statuses import Statuses
 
 
 class Phase(Enum):
@@ -32,11 +35,14 @@ class Event(Enum):
     SCHEDULED = "the planner chose it"
     CAUGHT_UP = "its cursor met the head"
     ROLLED_BACK = "everything goes back to the last checkpoint"
+    GIVEN_UP = "too much input is kept for it: it goes on from a later epoch"
+    MOVED = "it goes on elsewhere, from an older state"
 
 
 TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
     (Phase.LIVE, Event.NODE_LOST): Phase.DOWN,
     (Phase.LIVE, Event.UPSTREAM_LOST): Phase.STALLED,
+    (Phase.LIVE, Event.MOVED): Phase.CATCHING_UP,
     (Phase.STALLED, Event.NODE_LOST): Phase.DOWN,
     (Phase.STALLED, Event.SCHEDULED): Phase.CATCHING_UP,
     (Phase.DOWN, Event.SCHEDULED): Phase.CATCHING_UP,
@@ -47,6 +53,8 @@ TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
     (Phase.STALLED, Event.ROLLED_BACK): Phase.DOWN,
     (Phase.CATCHING_UP, Event.ROLLED_BACK): Phase.DOWN,
     (Phase.DOWN, Event.ROLLED_BACK): Phase.DOWN,
+    (Phase.STALLED, Event.GIVEN_UP): Phase.DOWN,
+    (Phase.DOWN, Event.GIVEN_UP): Phase.DOWN,
 }
 
 
@@ -96,6 +104,69 @@ class Graph:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """Who is where, in which phase: the same value until a partition joins, leaves, moves or takes past epochs.
+
+    Whatever follows from it is worked out once, and not in every epoch.
+    """
+
+    graph: Graph
+    statuses: Mapping[Partition, PartitionStatus]
+
+    @cached_property
+    def counts(self) -> Mapping[Phase, int]:
+        """How many partitions are in each phase."""
+        # Compared and not hashed, because the hash of an enum's member is computed in Python.
+        phases = [status.phase for status in self.statuses.values()]
+        return {phase: phases.count(phase) for phase in Phase}
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """The live partitions and their nodes, upstream first."""
+        placed = ((partition, self.statuses[partition]) for partition in self.graph.upstream)
+        return Assignment({partition: known.node for partition, known in placed if known.phase is Phase.LIVE and known.node})
+
+    @property
+    def live(self) -> frozenset[Partition]:
+        """The partitions that take the next epoch."""
+        return self.assignment.partitions
+
+    @cached_property
+    def live_queries(self) -> frozenset[str]:
+        """The query partitions that produce output."""
+        return frozenset(name for name, need in self.graph.queries.items() if need.partitions <= self.live)
+
+    @cached_property
+    def occupied(self) -> frozenset[NodeId]:
+        """The nodes that have partitions."""
+        return frozenset(known.node for known in self.statuses.values() if known.node is not None)
+
+    @cached_property
+    def published_ahead(self) -> int:
+        """The newest epoch that a live partition had published when the roster was made."""
+        return max((self.statuses[partition].published for partition in self.live), default=0)
+
+    @cached_property
+    def placed(self) -> tuple[tuple[str, NodeId | None], ...]:
+        """The phase and node of each partition."""
+        return tuple((known.phase.value, known.node) for known in self.statuses.values())
+
+    def published(self, partitions: tuple[Partition, ...], head: int) -> int:
+        """The newest epoch that all of these partitions have published."""
+        key = id(partitions)
+        if key not in self._published:
+            known = [(self.statuses[partition].published, partition in self.live) for partition in partitions]
+            ends = [min((at for at, is_live in known if is_live is wanted), default=None) for wanted in (True, False)]
+            self._published[key] = partitions, ends[0], ends[1]
+        _, live, others = self._published[key]
+        return min(at for at in (None if live is None else max(live, head), others) if at is not None)
+
+    @cached_property
+    def _published(self) -> dict[int, tuple[tuple[Partition, ...], int | None, int | None]]:
+        return {}
+
+
 @dataclass(frozen=True)
 class RecoveryState:
     """The state that recovery decisions are made from: partitions, nodes, costs, head and checkpoints."""
@@ -128,23 +199,22 @@ class RecoveryState:
 
     def has_phase(self, *phases: Phase) -> bool:
         """Whether some partition is in one of these phases."""
-        return any(self._counts.get(phase, 0) for phase in phases)
+        return any(self.roster.counts[phase] for phase in phases)
 
     @cached_property
-    def _counts(self) -> Mapping[Phase, int]:
-        # Compared and not hashed, because the hash of an enum's member is computed in Python.
-        phases = [status.phase for status in self.statuses.values()]
-        return {phase: phases.count(phase) for phase in Phase}
+    def roster(self) -> Roster:
+        """Who is where, in which phase."""
+        return self.statuses.roster if isinstance(self.statuses, Statuses) else Roster(self.graph, self.statuses)
 
-    @cached_property
+    @property
     def live(self) -> frozenset[Partition]:
         """The partitions that take the next epoch."""
-        return frozenset(self.of_phase(Phase.LIVE))
+        return self.roster.live
 
     @property
     def all_live(self) -> bool:
         """Whether every partition is live."""
-        return self._counts.get(Phase.LIVE, 0) == len(self.statuses)
+        return len(self.live) == len(self.statuses)
 
     def free(self) -> dict[NodeId, float]:
         """Capacity that no running partition uses, per node; a stalled one does nothing, and takes up nothing until it resumes."""
@@ -154,10 +224,10 @@ class RecoveryState:
                 left[status.node] -= self.costs.get(partition, 0.0)
         return {node: max(0.0, value) for node, value in left.items()}
 
-    @cached_property
+    @property
     def live_queries(self) -> frozenset[str]:
         """The query partitions that produce output."""
-        return frozenset(self._queries_within(self.live))
+        return self.roster.live_queries
 
     @cached_property
     def worth(self) -> tuple[float, float]:
@@ -236,19 +306,33 @@ def switched(recovery: RecoveryState, placement: Mapping[Partition, NodeId]) -> 
     return replace(recovery, statuses=statuses, revision=recovery.revision + 1)
 
 
-def rolled_back(recovery: RecoveryState) -> RecoveryState:
-    """Everything is down at its newest checkpoint: the source-replay strategy's answer to each failure."""
-    statuses = {
-        partition: replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=recovery.restore_point(partition))
-        for partition, known in recovery.statuses.items()
-    }
-    return replace(recovery, statuses=statuses, revision=recovery.revision + 1)
+def relocated(recovery: RecoveryState, begins: Mapping[Partition, tuple[NodeId, int]]) -> RecoveryState:
+    """Live partitions go on elsewhere, from the states of older epochs: they catch up, and what they feed stalls."""
+    statuses = dict(recovery.statuses)
+    for partition, (node, cursor) in begins.items():
+        statuses[partition] = replace(statuses[partition].after(Event.MOVED, partition), node=node, cursor=cursor)
+    return _stalled(replace(recovery, statuses=statuses))
 
 
-def scheduled(recovery: RecoveryState, placement: Mapping[Partition, NodeId], queries: Iterable[str]) -> RecoveryState:
+def rolled_back(recovery: RecoveryState, partitions: Collection[Partition] | None = None) -> RecoveryState:
+    """All partitions, or some, are down at their newest checkpoint though their nodes live: the source-replay strategy's answer."""
+    statuses = dict(recovery.statuses)
+    for partition in statuses if partitions is None else partitions:
+        known, cursor = statuses[partition], recovery.restore_point(partition)
+        statuses[partition] = replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=cursor)
+    return _stalled(replace(recovery, statuses=statuses))
+
+
+def scheduled(
+    recovery: RecoveryState,
+    placement: Mapping[Partition, NodeId],
+    queries: Iterable[str],
+    held: Mapping[Partition, int] = MappingProxyType({}),
+) -> RecoveryState:
     """Down partitions get their nodes; they, and the stalled ones of the same queries, begin to catch up.
 
     A stalled partition that is given another node, because its own is full, leaves its state and begins at its newest checkpoint.
+    Where the new node has a copy of an epoch (`held`), that is where the partition begins.
     """
     wanted: set[Partition] = set(placement)
     for name in queries:
@@ -264,18 +348,10 @@ def scheduled(recovery: RecoveryState, placement: Mapping[Partition, NodeId], qu
         if known.phase is Phase.DOWN and partition not in placement:
             continue
         node = placement.get(partition, known.node)
-        cursor = known.cursor if node == known.node else recovery.restore_point(partition)
+        begins = held.get(partition, recovery.restore_point(partition))
+        cursor = known.cursor if node == known.node else begins
         statuses[partition] = replace(known.after(Event.SCHEDULED, partition), node=node, cursor=cursor)
     return replace(recovery, statuses=statuses, revision=recovery.revision + 1) if statuses != recovery.statuses else recovery
-
-
-def moved(before: RecoveryState, after: RecoveryState) -> list[Partition]:
-    """Partitions that had a node and have another one now."""
-    return [
-        partition
-        for partition, known in before.statuses.items()
-        if known.node is not None and after.statuses[partition].node not in (None, known.node)
-    ]
 
 
 def advanced(recovery: RecoveryState, cursors: Mapping[Partition, int]) -> RecoveryState:
@@ -289,7 +365,7 @@ def advanced(recovery: RecoveryState, cursors: Mapping[Partition, int]) -> Recov
 
 def _joined(recovery: RecoveryState) -> RecoveryState:
     # Most of the time nobody is on the way: then the graph need not be gone through.
-    if not any(known.phase is Phase.CATCHING_UP for known in recovery.statuses.values()):
+    if not recovery.has_phase(Phase.CATCHING_UP):
         return replace(recovery, revision=recovery.revision + 1)
     statuses = dict(recovery.statuses)
     for partition, upstream in recovery.graph.upstream.items():
@@ -304,28 +380,18 @@ def epoch_done(recovery: RecoveryState, epoch: int) -> RecoveryState:
     """The live partitions have taken one more epoch."""
     if epoch != recovery.head + 1:
         raise ProtocolError(f"epoch {epoch} cannot follow epoch {recovery.head}; expected epoch {recovery.head + 1}")
-    statuses: dict[Partition, PartitionStatus] = {}
-    # Partitions of a node mostly stand alike: one value serves them all.
-    alike: dict[tuple[NodeId | None, int], PartitionStatus] = {}
-    for partition, known in recovery.statuses.items():
-        if known.phase is Phase.LIVE:
-            after = alike.get((known.node, known.published))
-            if after is None:
-                after = alike[known.node, known.published] = replace(known, cursor=epoch, published=max(epoch, known.published))
-            statuses[partition] = after
-        else:
-            statuses[partition] = known
+    statuses = Statuses(recovery.roster, epoch)
     return _joined(replace(recovery, statuses=statuses, revision=recovery.revision + 1, head=epoch))
 
 
 def checkpointed(recovery: RecoveryState, epoch: int, partitions: Collection[Partition] | None = None) -> RecoveryState:
-    """The states of an epoch are durable: those of all that are live, or of some. With everybody's, earlier failures are
-    history, and buffering ends.
+    """The states of an epoch are durable: those of all that are live, or of some, which may have gone on since.
+
+    With everybody's, earlier failures are history, and buffering ends.
     """
     saved = recovery.live if partitions is None else frozenset(partitions)
-    stray = sorted(
-        str(partition) for partition in saved if recovery.statuses[partition].cursor != epoch or partition not in recovery.live
-    )
+    # Whoever is live is at the head.
+    stray = sorted(map(str, saved - recovery.live if epoch <= recovery.head else saved))
     if stray or (recovery.statuses and not saved):
         came = f"{stray[0]} is not live there" if stray else "there is none"
         raise ProtocolError(f"a checkpoint of epoch {epoch} needs partitions that are live at it; {came}")

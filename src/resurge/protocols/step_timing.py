@@ -62,7 +62,7 @@ class StepTiming:
 
     `usual_s` is the duration of epochs now, `normal_s` when every partition was live, `unit_s` how long a fully loaded node works
     for one. `is_concurrent` is False where jobs run one by one, and while background steps are stuck. `taken` counts the epochs
-    that steps have taken since the last live epoch.
+    that steps have taken since the last live epoch, `late_s` is how long after its time the live epoch begins that is due now.
     """
 
     interval_s: float
@@ -72,6 +72,12 @@ class StepTiming:
     unit_s: float
     is_concurrent: bool
     taken: int = 0
+    late_s: float = 0.0
+
+    @property
+    def is_late(self) -> bool:
+        """True if the live epoch that is due now has used its slack by waiting for a step."""
+        return self.late_s > self.latency_slack_s / 2
 
     @property
     def latency_slack_s(self) -> float:

@@ -13,13 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from resurge.telemetry import metrics, recovery_metrics
-from resurge.telemetry.events import Event, NodeLost
+from resurge.telemetry.events import Event, MoveEnded, NodeLost
 from resurge.telemetry.metrics import Band, RunningTime, Series
 from resurge.telemetry.wording import bytes_in_words, rows_in_words, seconds_in_words
 
 WIDTH_IN = 9.2
 HEIGHT_IN = 2.5
 QUERIES_SHOWN = 24
+NODES_SHOWN = 12
+_DASHES: tuple[str | tuple[int, tuple[int, ...]], ...] = ("-", (0, (4, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 EPOCHS_PER_BAND = 20
 
 # Colours that matplotlib writes and the page replaces; any distinct values will do.
@@ -64,7 +66,14 @@ class Plot:
 def all_plots(events: Sequence[Event]) -> list[Plot]:
     """Every plot for which telemetry has something to show."""
     time = RunningTime(events)
-    drawn = [_recovery(events, time), _throughput(events, time), _latency(events, time), _state(events, time), _lag(events, time)]
+    drawn = [
+        _recovery(events, time),
+        _throughput(events, time),
+        _latency(events, time),
+        _utilisation(events, time),
+        _state(events, time),
+        _lag(events, time),
+    ]
     return [plot for plot in drawn if plot is not None]
 
 
@@ -141,6 +150,33 @@ def _latency(events: Sequence[Event], time: RunningTime) -> Plot | None:
             f"From arrival to committed output: median (line) to 99th percentile (band) of the last {EPOCHS_PER_BAND} epochs, "
             f"on one scale, the most valuable query first.{left_out}",
             _svg(figure, "latency"),
+        )
+
+
+def _utilisation(events: Sequence[Event], time: RunningTime) -> Plot | None:
+    """One line per node; where there are many, from the emptiest to the fullest and their mean."""
+    series = metrics.utilisation(events)
+    if len(series) < 2:
+        return None
+    with _figure(1, 1, HEIGHT_IN + 0.3) as (figure, (axes,)):
+        if len(series) <= NODES_SHOWN:
+            for index, (name, points) in enumerate(series.items()):
+                axes.plot(*_line(points, time), color=(FIRST, SECOND, INK)[index % 3], linestyle=_DASHES[index // 3], label=name)
+        else:
+            low, mean, high = metrics.spread_over_time(series)
+            at_s = [time.at(point.at_s) for point in mean]
+            axes.fill_between(at_s, [p.value for p in low], [p.value for p in high], color=FIRST, alpha=0.2, linewidth=0)
+            axes.plot(at_s, [point.value for point in mean], color=FIRST, label=f"mean of {len(series)} nodes")
+        moves = [time.at(event.at_s) for event in events if isinstance(event, MoveEnded) and event.moved]
+        for at in moves:
+            axes.axvline(at, color=FAINT, linewidth=1.0, linestyle=(0, (1, 1)))
+        _finish(axes, events, time, lambda value: f"{value:.0%}")
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=7, borderaxespad=0.2, handlelength=1.6, columnspacing=1.2)
+        told = " A dotted line is a move of partitions." if moves else ""
+        return Plot(
+            "Utilisation per node",
+            f"What the partitions on each node use of what the node may spend. A line ends when its node has gone.{told}",
+            _svg(figure, "utilisation"),
         )
 
 

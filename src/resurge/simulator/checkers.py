@@ -3,30 +3,37 @@
 Exactly-once input is checked where a job takes it (`World.run`), exactly-once output where it is published (`Sink.publish`).
 """
 
-from resurge.coordinator.commands import Cancel, Command, Emit, Poll, Run
+from collections.abc import Mapping
+
+from resurge.coordinator.commands import Cancel, Command, Emit, Poll, ReleaseNodes, RequestNodes, Run
 from resurge.coordinator.state import JobState
 from resurge.errors import SimulationError
+from resurge.model.gaps import Gap
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import Drain, Verdict
+from resurge.model.requests import CPA, Drain, Verdict
 from resurge.model.work import Role
 from resurge.protocols.recovery import Phase, RecoveryState
 from resurge.simulator.requests import Requests
+from resurge.simulator.sink import GAP
 from resurge.simulator.world import World
 
 TOLERANCE = 1e-9
 
 
-def check_step(before: RecoveryState, state: JobState, world: World) -> None:
+def check_step(known: JobState, state: JobState, world: World) -> None:
     """Everything that must hold after each change of the state."""
-    after, strategy = state.recovery, state.strategy
+    before, after, strategy = known.recovery, state.recovery, state.strategy
     check_phases(after)
     check_owners(state, world)
-    check_restore_points(before, after, state.settings.checkpoint_interval)
+    check_copies(state, world)
+    is_writing = any(flight.job.awaits is not None for flight in known.jobs.values())
+    check_restore_points(before, after, 0 if is_writing or state.taken else state.settings.checkpoint_interval)
     is_complete = strategy.overfills_at_last and len(after.capacity) >= strategy.nodes_wanted
     if strategy.heeds_capacity and not is_complete:
         check_capacity(before, after)
     if strategy.name != "source-replay":
-        check_no_roll_back(before, after)
+        migration = known.migration or state.migration
+        check_no_roll_back(before, after, is_paused=migration is not None and migration.how == CPA)
 
 
 def check_commands(before: JobState, after: JobState, sent: tuple[Command, ...]) -> None:
@@ -67,7 +74,10 @@ def check_phases(recovery: RecoveryState) -> None:
 
 
 def check_restore_points(before: RecoveryState, after: RecoveryState, interval: int) -> None:
-    """Whatever was live and still is goes on after a loss from less than a checkpoint interval ago, whoever else is down."""
+    """Whatever was live and still is goes on after a loss from less than a checkpoint interval ago, whoever else is down.
+
+    While a checkpoint is being written, which none waits for, the interval is 0: no other one is due.
+    """
     for partition in after.graph.upstream:
         point = after.restore_point(partition)
         if point < before.restore_point(partition):
@@ -95,11 +105,29 @@ def check_owners(state: JobState, world: World) -> None:
             )
 
 
+def check_copies(state: JobState, world: World) -> None:
+    """Every copy that the driver counts on is there, at its epoch, and does not fail with its primary."""
+    for (partition, node), copy in state.copies.items():
+        held = world.copies.get((partition, node))
+        if held is None:
+            if world.nodes[node].is_up():
+                raise SimulationError(f"a copy of {partition} is not on {node}; expected one of epoch {copy.cursor}")
+        elif (held.version, held.cursor) != (copy.version, copy.cursor):
+            raise SimulationError(
+                f"the copy of {partition} on {node} is version {held.version} of epoch {held.cursor}; "
+                f"expected version {copy.version} of epoch {copy.cursor}"
+            )
+        home, is_kept = state.recovery.statuses[partition].node, node in state.copying.targets.get(partition, ())
+        if is_kept and home is not None and state.domains[node] == state.domains[home]:
+            raise SimulationError(f"{partition} on {home} has a copy on {node}, of the same failure domain; expected another")
+
+
 def check_capacity(before: RecoveryState, after: RecoveryState) -> None:
     """The partitions that run on a node never cost more than it may spend, unless they did so from the beginning."""
     known, used = _used(before), _used(after)
     for node, cost in used.items():
-        allowed = max(after.capacity[node], known.get(node, 0.0))
+        # One that begins to drain in the same step took what it did while it had its capacity.
+        allowed = max(after.capacity[node], before.capacity.get(node, 0.0), known.get(node, 0.0))
         if cost > allowed * (1 + TOLERANCE) + TOLERANCE:
             raise SimulationError(
                 f"node {node} has partitions of cost {cost:.6f}; expected at most its capacity, {after.capacity[node]:.6f}"
@@ -114,19 +142,24 @@ def _used(recovery: RecoveryState) -> dict[NodeId, float]:
     return used
 
 
-def check_no_roll_back(before: RecoveryState, after: RecoveryState) -> None:
-    """What is up and survives keeps node and cursor."""
+def check_no_roll_back(before: RecoveryState, after: RecoveryState, *, is_paused: bool = False) -> None:
+    """What is up and survives keeps node and cursor, but for those that are moved to an older state elsewhere."""
     if before.statuses is after.statuses:
         return
     for partition, was in before.statuses.items():
         now = after.statuses[partition]
         if was.node is None or was.node not in after.capacity:
             continue
+        if is_paused and was.phase is Phase.LIVE and now.phase in (Phase.CATCHING_UP, Phase.LIVE) and now.node != was.node:
+            continue
         if was.phase is Phase.STALLED and now.phase in (Phase.CATCHING_UP, Phase.LIVE) and now.node != was.node:
             # Its own node was given to others while it could not run; at once live if the checkpoint is the head.
             continue
-        if was.phase is Phase.LIVE and now.phase is Phase.LIVE and now.cursor > was.cursor:
-            # It may have taken the epoch on another node: that its state is there, the owners' check says.
+        if was.phase is Phase.LIVE and now.phase is Phase.LIVE and now.cursor >= was.cursor:
+            # It goes on on another node, from a copy of the head or with an epoch: that its state is there, the owners' check says.
+            continue
+        if was.phase is Phase.STALLED and now.phase is Phase.DOWN and now.cursor > was.cursor:
+            # It was given up: whether it may be, the gaps' check says.
             continue
         if now.node != was.node or now.cursor < was.cursor:
             raise SimulationError(
@@ -135,8 +168,30 @@ def check_no_roll_back(before: RecoveryState, after: RecoveryState) -> None:
             )
 
 
-def check_end(recovery: RecoveryState, world: World) -> None:
-    """Faults have stopped and nodes suffice: everything is live, and every query partition showed every epoch."""
+def check_gaps(before: JobState, after: JobState) -> None:
+    """Nothing is skipped but what is kept for partitions without a node beyond the limit; the gap says exactly what."""
+    if before.gaps is after.gaps:
+        return
+    limit, recovery = after.settings.most_epochs_kept, before.recovery
+    for partition, gap in after.gaps.items():
+        known = before.gaps.get(partition)
+        if gap == known:
+            continue
+        since, phase = recovery.restore_point(partition), recovery.statuses[partition].phase
+        is_allowed = after.settings.gives_up and limit is not None and recovery.head - since > limit
+        if not is_allowed or phase not in (Phase.DOWN, Phase.STALLED):
+            raise SimulationError(
+                f"partition {partition}, {phase.name} at epoch {since} of {recovery.head}, was given up; expected not"
+            )
+        new = gap.epochs - (known.epochs if known else 0)
+        if (gap.last, new) != (after.recovery.cuts.last, gap.last - since):
+            raise SimulationError(
+                f"partition {partition} skipped {new} epochs up to {gap.last}; expected {since + 1} to {after.recovery.cuts.last}"
+            )
+
+
+def check_end(recovery: RecoveryState, world: World, gaps: Mapping[Partition, Gap]) -> None:
+    """Faults have stopped and nodes suffice: everything is live, and every query partition published all epochs outside its gap."""
     waiting = recovery.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)
     if waiting:
         known = recovery.statuses[waiting[0]]
@@ -147,6 +202,14 @@ def check_end(recovery: RecoveryState, world: World) -> None:
     for query, published in world.sink.published.items():
         if len(published) != recovery.head:
             raise SimulationError(f"query partition {query} published {len(published)} epochs; expected {recovery.head}")
+        gap = gaps.get(world.workload.outputs[query])
+        skipped = [epoch for epoch, attempt in enumerate(published, start=1) if attempt == GAP]
+        if len(skipped) > (gap.epochs if gap else 0) or (
+            gap and skipped and not gap.first <= skipped[0] <= skipped[-1] <= gap.last
+        ):
+            raise SimulationError(
+                f"query partition {query} lacks {len(skipped)} epochs; expected those of its gap at most: {gap}"
+            )
 
 
 def check_requests(state: JobState, requests: Requests) -> None:
@@ -160,3 +223,20 @@ def check_requests(state: JobState, requests: Requests) -> None:
         is_drained = isinstance(wish, Drain) and verdicts[-1] is Verdict.DONE and wish.node in state.draining
         if isinstance(wish, Drain) and is_drained and any(known.node == wish.node for known in statuses):
             raise SimulationError(f"node {wish.node} was drained and has partitions; expected none")
+
+
+def check_scale(state: JobState, command: RequestNodes | ReleaseNodes) -> None:
+    """No more nodes are asked for than the bounds allow, and only empty ones are given back, never in the middle of a recovery."""
+    bounds = state.settings.scale
+    if bounds is None:
+        raise SimulationError(f"{type(command).__name__} was sent; expected none, since the number of nodes is not chosen here")
+    if isinstance(command, RequestNodes):
+        draining = len(state.draining.intersection(state.recovery.capacity))
+        if not bounds.least <= command.total - draining <= bounds.most:
+            raise SimulationError(
+                f"{command.total} nodes were asked for; expected {bounds.least} to {bounds.most}, and {draining} drain"
+            )
+        return
+    occupied = {known.node for known in state.recovery.statuses.values()} & set(command.nodes)
+    if occupied or not state.recovery.all_live:
+        raise SimulationError(f"nodes {command.nodes} were given back; expected them to be empty, and every partition to be live")

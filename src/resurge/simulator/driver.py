@@ -3,27 +3,28 @@
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import simpy
 
 from resurge.coordinator import commands as do
 from resurge.coordinator import inputs
 from resurge.coordinator.handle import handle
-from resurge.coordinator.inputs import Input, JobEnded, JobResult, Member, NodesChanged
-from resurge.coordinator.job_events import described_graph
-from resurge.coordinator.move_requests import answered as answered_moves
-from resurge.coordinator.scheduling import Strategy, answered
-from resurge.coordinator.starting import Found, first_state
-from resurge.coordinator.state import Description, JobState, Pending, Settings
+from resurge.coordinator.inputs import Input, JobEnded, Member, NodesChanged
+from resurge.coordinator.scheduling import Strategy
+from resurge.coordinator.starting import first_state
+from resurge.coordinator.state import JobState, Settings
 from resurge.errors import SimulationError, StaleGenerationError
-from resurge.model.names import NodeId, Partition
+from resurge.model.names import NodeId
 from resurge.model.work import Job
 from resurge.protocols.recovery import RecoveryState
-from resurge.simulator.checkers import check_commands, check_step
+from resurge.simulator.beginning import description, found_in
+from resurge.simulator.checkers import check_commands, check_gaps, check_step
+from resurge.simulator.jobs import result_of
 from resurge.simulator.journal import Journal, Parts, Planned
+from resurge.simulator.planners import planned
 from resurge.simulator.requests import Requests
-from resurge.simulator.workload import query_name
+from resurge.simulator.running import Doomed, Running
 from resurge.simulator.world import Outcome, World
 from resurge.telemetry.log import TelemetryLog
 
@@ -31,7 +32,9 @@ LATE = 0.3
 """How often a job that was given up ends all the same, later, with a result that nobody may use."""
 LATEST_S = 3.0
 Recorded = tuple[float, Input]
-Written = do.Append | do.Publish | do.WriteManifest | do.Forget | do.Adopt | do.Discard | do.DropBuffers | do.Respond
+Answered = do.ChangeRoles | do.Respond | do.RequestNodes | do.ReleaseNodes
+Kept = do.WriteManifest | do.AddOlderStates | do.Forget | do.Adopt | do.Discard | do.DropBuffers
+Written = do.Append | do.Publish | Kept | Answered
 
 
 @dataclass(frozen=True)
@@ -41,26 +44,6 @@ class DriverOptions:
     settings: Settings
     strategy: Strategy
     is_checked: bool = True
-
-
-@dataclass
-class Running:
-    """A job on its way: what it will have written, when it ends if nothing happens, and whether it has ended."""
-
-    job: Job
-    outcome: Outcome
-    started_s: float
-    ends_s: float
-    restore_s: float
-    is_ended: bool = False
-
-
-@dataclass
-class Doomed:
-    """When a driver ends by itself: after so many more commands, if it is to end at all."""
-
-    commands_left: int | None = None
-    then: Callable[[], None] = field(default=lambda: None)
 
 
 class Driver:
@@ -81,9 +64,11 @@ class Driver:
         self.polled: dict[int, Planned] = {}
         self.running: dict[str, Running] = {}
         self.outcomes: dict[str, Outcome] = {}
+        self.written_s: dict[str, float] = {}
         self.adopted: list[str] = []
         self.failing: list[str] = []
         self.requests = Requests()
+        self.scaler: Callable[[do.RequestNodes | do.ReleaseNodes], None] = lambda command: None
         self.doomed = Doomed()
         self.is_alive = True
         self.stalled_until_s = float("-inf")
@@ -102,31 +87,11 @@ class Driver:
             self.world.sink.publish(attempt, parts)
 
     def _first_state(self) -> JobState:
-        journal, workload = self.journal, self.world.workload
-        arrivals_s = {epoch: planned.arrival_s for epoch, planned in journal.planned.items()}
-        pending = None
-        if journal.pending is not None:
-            pending = Pending(journal.pending, journal.planned[journal.pending].arrival_s, since_s=self.env.now)
-        found = Found(
-            journal.cuts,
-            journal.head,
-            journal.published(workload.graph.upstream),
-            journal.head,
-            arrivals_s,
-            pending,
-            workload.costs,
-        )
         members = {node: self._member(node, capacity) for node, capacity in self.world.members(self.env.now).items()}
-        return first_state(self.options.settings, self._description(), self.options.strategy, workload.graph, members, found)
-
-    def _description(self) -> Description:
-        workload = self.world.workload
-        outputs: dict[str, list[Partition]] = {query: [] for query in workload.priorities}
-        for query, partition in workload.outputs.items():
-            outputs[query_name(query, workload.priorities)].append(partition)
-        topology = described_graph(self.env.now, workload.graph, {query: mine[0].operator for query, mine in outputs.items()})
-        shown = {query: tuple(mine) for query, mine in outputs.items()}
-        return Description(workload.name, "simulator", self.generation, workload.priorities, workload.key_groups, shown, topology)
+        options, graph = self.options, self.world.workload.graph
+        found = found_in(self.journal, self.world, self.env.now)
+        described = description(self.world.workload, self.generation, self.env.now)
+        return first_state(options.settings, described, options.strategy, graph, members, found)
 
     @property
     def recovery(self) -> RecoveryState:
@@ -170,13 +135,14 @@ class Driver:
         if self.state.failure is not None and before.failure is None:
             raise SimulationError(f"the driver gave up: {self.state.failure.kind}: {self.state.failure.message}")
         check_commands(before, self.state, wanted)
+        check_gaps(before, self.state)
         for command in wanted:
             if not self.is_alive:
                 return
             self._carry_out(command)
         is_owner = self.is_alive and self.journal.generation == self.generation
         if self.options.is_checked and is_owner and self.state.recovery is not before.recovery:
-            check_step(before.recovery, self.state, self.world)
+            check_step(before, self.state, self.world)
 
     def stall(self, for_s: float) -> None:
         """Stand still: inputs wait, and time goes on."""
@@ -237,12 +203,8 @@ class Driver:
             self._run(command.job)
         elif isinstance(command, do.Poll):
             self._poll(command)
-        elif isinstance(command, do.Plan):
-            answer = answered(command.recovery, command.strategy)
-            placement = {str(partition): node for partition, node in answer.placement.items()}
-            self.deliver(inputs.Planned(command.number, placement, list(answer.queries)))
-        elif isinstance(command, do.PlanMoves):
-            self.deliver(answered_moves(command.number, command.problem))
+        elif isinstance(command, do.Plan | do.PlanMoves | do.PlanCopies):
+            self.deliver(planned(command))
         else:
             self._write(command)
 
@@ -270,14 +232,20 @@ class Driver:
             self.adopted.append(command.attempt)
         elif isinstance(command, do.Discard):
             self.outcomes.pop(command.attempt, None)
+        elif isinstance(command, do.RequestNodes | do.ReleaseNodes):
+            self.scaler(command)
         elif isinstance(command, do.Respond):
             self.requests.answered(command.request, command.answer)
+        elif isinstance(command, do.ChangeRoles):
+            self.world.change_roles(command.promoted, command.demoted)
         elif isinstance(command, do.WriteManifest):
             self.world.write_manifest(command.epoch, command.absent, self.outcomes[command.attempt])
+        elif isinstance(command, do.AddOlderStates):
+            self.world.add_older_states(command.epoch, command.states)
         elif isinstance(command, do.DropBuffers):
             self.world.drop_buffers(command.attempt, command.node)
         else:
-            self.world.forget_before(self.journal.cuts, has_buffers=not command.is_whole)
+            self.world.forget_before(self.journal.cuts, command.buffers_through)
             for attempt in self.adopted:
                 self.outcomes.pop(attempt, None)
             self.adopted.clear()
@@ -302,7 +270,17 @@ class Driver:
             # Another driver has taken over: this one ends without doing anything more.
             self.die()
             return
+        if isinstance(record, do.CheckpointCommit):
+            self._declare_gaps()
         self.deliver(inputs.Appended(command.number))
+
+    def _declare_gaps(self) -> None:
+        """A checkpoint that is logged says what partitions have skipped: readers miss that for good."""
+        for partition, gap in self.state.gaps.items():
+            if gap != self.journal.gaps.get(partition):
+                for query in self.world.workload.queries_shown_by.get(partition, ()):
+                    self.world.sink.skip(query, gap.last)
+        self.journal.gaps = self.state.gaps
 
     def _parts(self, attempt: str, first: int, last: int) -> Parts:
         return tuple(part for part in self.outcomes[attempt].parts if first <= part[1] <= last)
@@ -347,7 +325,12 @@ class Driver:
 
     def _succeed(self, running: Running) -> None:
         self.outcomes[running.job.attempt] = running.outcome
-        self._end(running, JobEnded(running.job.attempt, self._result(running)))
+        if running.job.is_checkpoint and running.job.epochs:
+            # How long writing it takes is no other chance than the attempt's, so that it changes no schedule.
+            chance = random.Random(running.job.attempt).random()
+            self.written_s[running.job.attempt] = self.env.now + chance * self.timing.longest_write_s
+        result = result_of(running, self.journal, self.world, self.env.now, self._durable(running.job))
+        self._end(running, JobEnded(running.job.attempt, result))
 
     def _cancel(self, command: do.Cancel) -> None:
         """A job is stopped; or its result is on its way already, and comes late."""
@@ -370,19 +353,15 @@ class Driver:
         self.running.pop(running.job.attempt, None)
         self.deliver(ended)
 
-    def _result(self, running: Running) -> JobResult:
-        job, parts = running.job, running.outcome.parts
-        rows = lag = 0
-        if job.live_epoch is not None and (planned := self.journal.planned.get(job.live_epoch)):
-            rows = round(planned.span_s * self.timing.rows_per_s)
-            lag = round((self.env.now - planned.end_s) * self.timing.rows_per_s)
-        shown = {query_name(query, self.world.workload.priorities) for query, epoch in parts if epoch == job.live_epoch}
-        return JobResult(
-            published_epochs=sorted({epoch for _, epoch in parts}),
-            rows_read=rows,
-            restore_s=running.restore_s,
-            query_rows=dict.fromkeys(sorted(shown), 1),
-            lag_rows=lag,
-            shipped_bytes={str(partition): size for partition, size in running.outcome.shipped_bytes.items()},
-            shipping_s=self.world.shipping_s(job) if job.leaves else 0.0,
-        )
+    def _durable(self, job: Job) -> str | None:
+        """The checkpoint that is durable by now, of the one that a job takes or asks for."""
+        if job.is_checkpoint and not job.epochs:
+            return job.attempt
+        asked = job.awaits or ""
+        if self.outcomes.get(asked) is None or any(not self.world.nodes[node].is_up() for node in self._writers(asked)):
+            return None
+        is_waited_for = not job.epochs and not job.looks
+        return asked if is_waited_for or self.env.now >= self.written_s[asked] else None
+
+    def _writers(self, attempt: str) -> set[NodeId]:
+        return {state.node for state in self.outcomes[attempt].states.values()}

@@ -114,10 +114,17 @@ class Wanted(Enum):
 
     MOVE = "some key groups on another node"
     MOVE_DIRECTLY = "some key groups on another node, all at once"
+    MOVE_BY_CPA = "some key groups on another node, which catches up while they pause"
+    MOVE_BY_CPAL = "some key groups on another node, which catches up while they go on"
     DRAIN = "a node without partitions"
     RELEASE = "a node without partitions, which then goes"
     BALANCE = "even load"
     DRY_RUN = "what a balance would do"
+    SCALE = "another number of nodes"
+
+
+WANTED = tuple(wanted for wanted in Wanted if wanted is not Wanted.SCALE)
+"""What may be asked of any job; the number of nodes only of one that scales."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +239,7 @@ def random_requests(rng: random.Random, nodes: int, until_s: float) -> list[Faul
     faults: list[Fault] = []
     for _ in range(rng.randint(1, 6)):
         at_s = rng.uniform(0.5, until_s)
-        faults.append(Ask(at_s, rng.choice(list(Wanted)), rng.randrange(10**6)))
+        faults.append(Ask(at_s, rng.choice(WANTED), rng.randrange(10**6)))
         faults += rng.choice((_nothing, _arrivals, _kill_moving, _kill_moving, _driver, _failing_jobs, _cut))(rng, nodes, at_s)
     return faults
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from resurge.coordinator.commands import CatchUpCommit, CheckpointCommit, EpochCommit, EpochPlan, Record
 from resurge.errors import SimulationError, StaleGenerationError
+from resurge.model.gaps import Gap
 from resurge.model.names import Partition
 from resurge.protocols.cuts import Cut, Cuts
 
@@ -49,6 +50,7 @@ class Journal:
     reached_s: float = 0.0
     logged: list[Staged] = field(default_factory=list)
     absent: frozenset[Partition] | None = None
+    gaps: Mapping[Partition, Gap] = field(default_factory=dict)
     _published: dict[Partition, int] = field(default_factory=dict)
 
     def take_over(self) -> int:

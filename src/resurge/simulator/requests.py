@@ -5,12 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from resurge.model.names import NodeId
-from resurge.model.requests import DIRECT, PRECOPY, Answer, Balance, Drain, Move, Verdict
+from resurge.model.requests import CPA, CPAL, DIRECT, PRECOPY, Answer, Balance, Drain, Move, Scale, Verdict
 from resurge.protocols.recovery import RecoveryState
 from resurge.simulator.faults import Ask, Wanted
 
 WRONG = 0.05
-Wish = Move | Drain | Balance
+WAYS_WANTED = {Wanted.MOVE_DIRECTLY: DIRECT, Wanted.MOVE_BY_CPA: CPA, Wanted.MOVE_BY_CPAL: CPAL}
+Wish = Move | Drain | Balance | Scale
 
 
 @dataclass
@@ -37,13 +38,15 @@ def wish_of(fault: Ask, recovery: RecoveryState, request: str) -> Wish:
         return Drain(request, node)
     if fault.wanted in (Wanted.BALANCE, Wanted.DRY_RUN):
         return Balance(request, is_dry_run=fault.wanted is Wanted.DRY_RUN)
+    if fault.wanted is Wanted.SCALE:
+        return Scale(request, rng.randint(1, 8))
     partitions = list(recovery.graph.upstream)
     operator = rng.choice(partitions).operator
     groups = [int(partition.key_group) for partition in partitions if partition.operator == operator]
     chosen = rng.sample(groups, rng.randint(0, len(groups)))
     if rng.random() < WRONG:
         operator, chosen = rng.choice((("nobody", chosen), (operator, [10**6])))
-    return Move(request, operator, node, sorted(chosen), DIRECT if fault.wanted is Wanted.MOVE_DIRECTLY else PRECOPY)
+    return Move(request, operator, node, sorted(chosen), WAYS_WANTED.get(fault.wanted, PRECOPY))
 
 
 def _node(rng: random.Random, recovery: RecoveryState) -> NodeId:

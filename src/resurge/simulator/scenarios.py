@@ -3,8 +3,21 @@
 import random
 from dataclasses import dataclass, field, replace
 
+from resurge.coordinator.copying import CopySettings
+from resurge.coordinator.state import ScaleBounds
 from resurge.errors import SimulationError
-from resurge.simulator.faults import FailJobs, Schedule, random_requests, random_schedule
+from resurge.simulator.faults import (
+    Arrive,
+    Ask,
+    FailJobs,
+    Fault,
+    Kill,
+    RestartDriver,
+    Schedule,
+    Wanted,
+    random_requests,
+    random_schedule,
+)
 from resurge.simulator.workload import Workload, random_workload
 from resurge.simulator.world import Timing
 
@@ -32,6 +45,9 @@ class Scenario:
     overfills_at_last: bool = False
     is_concurrent: bool = True
     balances: bool = False
+    scale: ScaleBounds | None = None
+    most_epochs_kept: int | None = None
+    copying: CopySettings = field(default_factory=CopySettings)
 
     def nodes_that_suffice(self) -> int:
         """So many nodes that every partition finds room, however the others lie."""
@@ -53,7 +69,7 @@ def random_scenario(rng: random.Random) -> Scenario:
         # From idle to pressed: how much of its interval a fully loaded node works.
         headroom=rng.choice((0.2, 0.5, 0.8)),
     )
-    return Scenario(
+    scenario = Scenario(
         "random",
         workload,
         nodes,
@@ -65,10 +81,16 @@ def random_scenario(rng: random.Random) -> Scenario:
         correlated_from=rng.choice((1, 2, 2, 3)),
         is_concurrent=rng.random() < 0.7,
     )
+    return _with_slow_writes(scenario, rng)
+
+
+def _with_slow_writes(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The same world, in which checkpoints are written while up to some more epochs run."""
+    return replace(scenario, timing=replace(scenario.timing, longest_write_s=rng.choice((0.0, 1.5, 5.0))))
 
 
 def elastic_scenario(rng: random.Random) -> Scenario:
-    """Any disasters, and users who move, drain and balance meanwhile."""
+    """Any disasters, and users who move, drain and balance meanwhile; two of three jobs keep copies."""
     scenario = random_scenario(rng)
     # Half of the runs are calm but for the requests, so that more of them come to their end.
     others = scenario.schedule.faults if rng.random() < 0.5 else ()
@@ -76,4 +98,42 @@ def elastic_scenario(rng: random.Random) -> Scenario:
     failing = [fault for fault in (*others, *requests) if isinstance(fault, FailJobs)]
     # More failures in a row than a driver tries again would end it, and rightly so.
     faults = [fault for fault in (*others, *requests) if fault not in failing[1:]]
-    return replace(scenario, name="elastic", nodes=scenario.nodes + 1, schedule=Schedule.of(faults), balances=rng.random() < 0.5)
+    is_balanced, copies = rng.random() < 0.5, rng.choice((0, 1, 2))
+    copying = CopySettings(copies, {}, rng.choice((None, 1, 3)), rng.choice(("correlated", "even", "baseline")))
+    return replace(
+        scenario,
+        name="elastic",
+        nodes=scenario.nodes + 1,
+        schedule=Schedule.of(faults),
+        balances=is_balanced,
+        copying=copying,
+    )
+
+
+def scaling_scenario(rng: random.Random) -> Scenario:
+    """Any disasters and requests, while the job chooses how many nodes it has, and users choose too."""
+    scenario = elastic_scenario(rng)
+    least = rng.randint(1, scenario.nodes)
+    bounds = ScaleBounds(least, least + rng.randint(0, 4), rng.uniform(0.5, 3.0), rng.uniform(0.5, 4.0), rng.uniform(0.5, 3.0))
+    asks: list[Fault] = [Ask(rng.uniform(0.5, 14.0), Wanted.SCALE, rng.randrange(10**6)) for _ in range(rng.randint(0, 4))]
+    return replace(scenario, name="scaling", schedule=Schedule.of([*scenario.schedule.faults, *asks]), scale=bounds)
+
+
+def limited_scenario(rng: random.Random) -> Scenario:
+    """Nodes stay away for longer than input is kept for their partitions, while anything else may happen."""
+    scenario = random_scenario(rng)
+    lost: list[Fault] = []
+    for _ in range(rng.randint(1, 3)):
+        at_s = rng.uniform(0.5, 20.0)
+        lost.append(Kill(at_s, rng.randint(1, scenario.nodes)))
+        lost += [Arrive(at_s + rng.uniform(0.5, 12.0)) for _ in range(rng.randint(0, 2))]
+        lost += [RestartDriver(at_s + rng.uniform(2.0, 14.0), rng.choice((None, *range(8)))) for _ in range(rng.randint(0, 2))]
+    others = scenario.schedule.faults if rng.random() < 0.5 else ()
+    return replace(
+        scenario,
+        name="limited",
+        nodes=scenario.nodes + 1,
+        schedule=Schedule.of([*others, *lost, Arrive(rng.uniform(20.0, 40.0))]),
+        checkpoint_interval=rng.choice((2, 4)),
+        most_epochs_kept=rng.choice((2, 5, 9)),
+    )

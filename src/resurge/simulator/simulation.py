@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import simpy
 
+from resurge.coordinator.commands import ReleaseNodes, RequestNodes
 from resurge.coordinator.inputs import Requested
 from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.state import Settings
@@ -14,8 +15,8 @@ from resurge.errors import ResurgeError
 from resurge.model.names import NodeId
 from resurge.protocols.cuts import Cuts
 from resurge.protocols.recovery import RecoveryState
-from resurge.simulator.checkers import check_end, check_requests
-from resurge.simulator.driver import Doomed, Driver, DriverOptions
+from resurge.simulator.checkers import check_end, check_requests, check_scale
+from resurge.simulator.driver import Driver, DriverOptions
 from resurge.simulator.faults import (
     Arrive,
     Ask,
@@ -34,7 +35,8 @@ from resurge.simulator.faults import (
 )
 from resurge.simulator.journal import Journal
 from resurge.simulator.requests import wish_of
-from resurge.simulator.scenarios import Scenario, elastic_scenario, random_scenario
+from resurge.simulator.running import Doomed
+from resurge.simulator.scenarios import Scenario, elastic_scenario, limited_scenario, random_scenario, scaling_scenario
 from resurge.simulator.world import World
 from resurge.telemetry.events import Event, JobStopped, NodesKilled
 from resurge.telemetry.log import TelemetryLog
@@ -43,6 +45,9 @@ ALGORITHM = "greedy"
 """The planner of simulated runs: it does not look at the clock, so that runs repeat exactly."""
 
 LONGEST_WAIT_S = 6.0
+
+Drawn = Literal["random", "elastic", "scaling", "limited"]
+"""Families of scenarios that are drawn from a seed."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Outcome:
 
 
 def simulate(
-    scenario: Scenario | Literal["random", "elastic"],
+    scenario: Scenario | Drawn,
     seed: int,
     strategy: str = "incremental",
     *,
@@ -74,7 +79,7 @@ def simulate(
     (True, True)
     """
     rng = random.Random(seed)
-    drawn = {"random": random_scenario, "elastic": elastic_scenario}
+    drawn = {"random": random_scenario, "elastic": elastic_scenario, "scaling": scaling_scenario, "limited": limited_scenario}
     chosen = drawn[scenario](rng) if isinstance(scenario, str) else scenario
     log = telemetry or TelemetryLog()
     events: list[Event] = []
@@ -112,6 +117,7 @@ class _Simulation:
         self.labels: dict[str, NodeId] = {}
         self.over_from_s: float | None = None
         self.doomed: list[NodeId] = []
+        self.starting = 0
         self.lives: list[Driver] = []
         for index in range(scenario.nodes):
             self._arrive(scenario.labels[index] if index < len(scenario.labels) else f"n{index}", is_warm=True)
@@ -125,15 +131,31 @@ class _Simulation:
         recovery = self.driver.recovery
         self.telemetry.write(JobStopped(self.env.now, recovery.head, ""))
         if self.scenario.heals:
-            check_end(recovery, self.world)
+            check_end(recovery, self.world, self.driver.state.gaps)
             check_requests(self.driver.state, self.driver.requests)
 
     # Drivers
 
     def _new_driver(self) -> Driver:
         driver = Driver(self.env, self.world, self.journal, self.telemetry, self.options, self.chance)
+        driver.scaler = self._scale
         self.lives.append(driver)
         return driver
+
+    def _scale(self, command: RequestNodes | ReleaseNodes) -> None:
+        """The cluster manager: machines start after a while, as many as are missing; those that are given back go."""
+        check_scale(self.driver.state, command)
+        if isinstance(command, ReleaseNodes):
+            self._after(0.3, lambda: self._kill(list(command.nodes)))
+            return
+        missing = command.total - len(self.world.up()) - self.starting
+        for _ in range(missing):
+            self.starting += 1
+            self._after(self.chance.uniform(0.2, 3.0), self._started)
+
+    def _started(self) -> None:
+        self.starting -= 1
+        self._arrive("")
 
     def _watch(self) -> Generator[simpy.Event, Any, None]:
         """Until it is over: faults have struck, all is well, and no command waits for its answer."""
@@ -335,4 +357,8 @@ def _settings(scenario: Scenario) -> Settings:
         idle_s=timing.poll_s,
         saves_partially=True,
         balances=scenario.balances,
+        scale=scenario.scale,
+        most_epochs_kept=scenario.most_epochs_kept,
+        gives_up=scenario.most_epochs_kept is not None,
+        copying=scenario.copying,
     )

@@ -24,7 +24,8 @@ class Timing:
     """How long things take, in seconds of virtual time.
 
     `fixed_share` is the part of an epoch's usual work that a task does once per job, however much input the job takes;
-    `changed_share` the part of a state that one epoch changes.
+    `changed_share` the part of a state that one epoch changes; `longest_write_s` the longest that a checkpoint is being written
+    while epochs go on.
     """
 
     interval_s: float = 1.0
@@ -42,6 +43,7 @@ class Timing:
     rows_per_s: float = 1000.0
     max_rows_per_epoch: int | None = None
     fixed_share: float = 0.0
+    longest_write_s: float = 0.0
 
 
 @dataclass
@@ -226,7 +228,9 @@ class World:
                 self._take(task, epoch, providers, job, states[task.partition, task.replica.role])
                 if not task.replica.is_shadow and epoch > task.published:
                     parts += [(query, epoch) for query in self.workload.queries_shown_by.get(task.partition, ())]
-        return Outcome(states, self._kept(job), tuple(parts), {}, sizes)
+        copies = {(partition, state.node): state for (partition, role), state in states.items() if role is Role.COPY}
+        others = {key: state for key, state in states.items() if key[1] is not Role.COPY}
+        return Outcome(others, self._kept(job), tuple(parts), copies, sizes)
 
     def _shipped(self, ship: Shipment, attempt: str) -> State:
         """The state that arrives on another node: what its primary has, if it is where the driver believes."""
@@ -247,7 +251,8 @@ class World:
     def _opened(self, task: Task, attempt: str) -> State:
         """The state a task begins with: the version on its node, or a checkpoint's; written as a version of its own."""
         replica = task.replica
-        held = self.states.get((task.partition, replica.role))
+        is_copy = replica.role is Role.COPY
+        held = self.copies.get((task.partition, task.node)) if is_copy else self.states.get((task.partition, replica.role))
         what = f"the {replica.role.value} of {task.partition}"
         if replica.version is None:
             if task.partition not in self.saved.get(replica.cursor, ()):
@@ -291,8 +296,9 @@ class World:
         return found
 
     def adopt(self, attempt: str, outcome: Outcome) -> None:
-        """What an attempt wrote counts from now on, except on nodes that have died since."""
+        """What an attempt wrote counts from now on instead of what was before; on nodes that have died since, nothing is left."""
         for key, state in outcome.states.items():
+            self.states.pop(key, None)
             if self.nodes[state.node].is_up():
                 self.states[key] = state
         for place, copy in outcome.copies.items():
@@ -301,6 +307,17 @@ class World:
         for node, buffers in outcome.buffers.items():
             if self.nodes[node].is_up():
                 self.buffers[node][attempt] = buffers
+
+    def change_roles(self, promoted: Iterable[Place], demoted: Iterable[Place]) -> None:
+        """Copies are primaries from now on, and primaries copies; a copy on a node that has died leaves no primary."""
+        for place in demoted:
+            held = self.states.get((place[0], Role.PRIMARY))
+            if held is not None and held.node == place[1]:
+                self.copies[place] = held
+        for place in promoted:
+            self.states.pop((place[0], Role.PRIMARY), None)
+            if (copy := self.copies.pop(place, None)) is not None:
+                self.states[place[0], Role.PRIMARY] = copy
 
     def drop_buffers(self, attempt: str, node: NodeId) -> None:
         """A node removes what an attempt kept there."""
@@ -318,20 +335,31 @@ class World:
                 raise SimulationError(f"the checkpoint of epoch {epoch} has {partition} without {min(missing)}, which feeds it")
         self.saved[epoch] = saved
 
-    def has_manifest(self, epoch: int, absent: Iterable[Partition]) -> bool:
-        """Whether the manifest of a checkpoint without some partitions is written."""
-        return self.saved.get(epoch) == frozenset(self.workload.graph.upstream) - frozenset(absent)
+    def add_older_states(self, epoch: int, states: Mapping[Partition, int]) -> None:
+        """The checkpoint of an epoch also has older states of some partitions, once this is logged."""
+        for partition, since in states.items():
+            if partition not in self.saved.get(since, ()):
+                raise SimulationError(
+                    f"{partition} was given up with the state of epoch {since}; expected a checkpoint that has it"
+                )
+        self.saved[epoch] = self.saved.get(epoch, frozenset()).union(states)
 
-    def forget_before(self, cuts: Cuts, *, has_buffers: bool) -> None:
+    def has_manifest(self, epoch: int, absent: Iterable[Partition]) -> bool:
+        """Whether the manifest of a checkpoint without some partitions is written; it may have more than is logged."""
+        return self.saved.get(epoch, frozenset()) >= frozenset(self.workload.graph.upstream) - frozenset(absent)
+
+    def forget_before(self, cuts: Cuts, buffers_through: int | None) -> None:
         """Only checkpoints in use are kept, and of what nodes hold, what came after the oldest of them."""
         kept = {cut.epoch for cut in cuts.kept}
         self.saved = {epoch: partitions for epoch, partitions in self.saved.items() if epoch in kept}
-        for state in self.states.values():
+        for state in (*self.states.values(), *self.copies.values()):
             if state.base < cuts.first <= state.cursor:
                 state.base, state.taken = cuts.first, [later for later in state.taken if later > cuts.first]
-        if not has_buffers:
+        if buffers_through is not None:
             for held in self.buffers.values():
-                held.clear()
+                last = {attempt: max((max(epochs) for epochs in kept.values()), default=0) for attempt, kept in held.items()}
+                for attempt in [attempt for attempt, epoch in last.items() if epoch <= buffers_through]:
+                    del held[attempt]
 
     def owners(self) -> Iterator[tuple[Partition, State]]:
         """Every partition whose primary has state on a node, with it."""

@@ -8,6 +8,7 @@ import msgspec
 
 from resurge.connectors.contracts import Offset
 from resurge.errors import CorruptFileError
+from resurge.model.gaps import Gap
 from resurge.protocols.checkpoint import CheckpointRecord
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
@@ -15,7 +16,10 @@ from resurge.storage.runs import RunRef, SavedCohort
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):
-    """A checkpoint: the state of every partition that was live at the end of one epoch, and how far the sources were read then."""
+    """A checkpoint: the state of every partition that was live at the end of one epoch, and how far the sources were read then.
+
+    `gaps` has what partitions were made to skip up to then, by name; `drained` are the failure domains that a user drained.
+    """
 
     epoch: int
     generation: int
@@ -23,6 +27,9 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
     reached: dict[str, Offset]
     cohorts: list[SavedCohort]
     costs: dict[str, float] = {}
+    copies: dict[str, dict[str, int]] = {}
+    gaps: dict[str, Gap] = {}
+    drained: list[str] = []
 
     def references(self) -> list[RunRef]:
         """Every block that the checkpoint consists of."""

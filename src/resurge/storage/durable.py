@@ -88,6 +88,14 @@ class DurableStore:
         with self._explained("read", name):
             return bytes(self.filesystem.cat_file(self.path(name), start=offset, end=offset + length))
 
+    def size_bytes(self, name: str) -> int:
+        """How large a file is; 0 if it is not there."""
+        with self._explained("look up", name):
+            try:
+                return int(self.filesystem.size(self.path(name)) or 0)
+            except FileNotFoundError:
+                return 0
+
     def exists(self, name: str) -> bool:
         """Whether a file is there."""
         with self._explained("look up", name):

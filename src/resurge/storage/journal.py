@@ -47,7 +47,7 @@ class EpochCommitted(msgspec.Struct, frozen=True, tag=True):
     """An epoch's output is decided: these staged parts are the ones to show; written after it ran.
 
     `absent` are the partitions that did not take the epoch, because they were not live; None says that they are those of the
-    checkpoint or commit before. `rows` is the file with the rows of those parts that carry them.
+    checkpoint or commit before. `rows` is the file with the rows of those parts that carry them, `rows_read` how many the sources had.
     """
 
     epoch: int
@@ -55,6 +55,7 @@ class EpochCommitted(msgspec.Struct, frozen=True, tag=True):
     parts: list[StagedPart]
     absent: list[str] | None = []
     rows: str | None = None
+    rows_read: int = 0
 
 
 class CatchUpCommitted(msgspec.Struct, frozen=True, tag=True):
@@ -154,10 +155,18 @@ class Journal:
         """Write the next record, or stop because another driver has."""
         number = self.next_number
         if not self._write(record):
-            raise StaleGenerationError(
-                f"another driver has taken over the job at {self.store.url} (journal record {number} is not ours, generation "
-                f"{self.generation}); expected to be the only one: this driver stops without writing"
-            )
+            raise self._superseded(number)
+
+    def refuse_superseded(self) -> None:
+        """Stop because another driver has taken over, if one has: whatever else went wrong, that is why."""
+        if self.store.exists(paths.journal_entry(self.next_number)) or not self._follows(self.next_number):
+            raise self._superseded(self.next_number)
+
+    def _superseded(self, number: int) -> StaleGenerationError:
+        return StaleGenerationError(
+            f"another driver has taken over the job at {self.store.url} (journal record {number} is not ours, generation "
+            f"{self.generation}); expected to be the only one: this driver stops without writing"
+        )
 
     def publish(self, checkpoint: CheckpointRecord, first_epoch: int) -> None:
         """Append a checkpoint, then delete the records that a restart from it, or from an older one that is kept, does not need."""

@@ -100,10 +100,14 @@ class NodeStore:
         sizes = self._present().values()
         return Used(sum(size for size, first in sizes if first), sum(size for size, first in sizes if not first))
 
+    def path(self, name: str) -> Path:
+        """Where a file is: in the first place, else on disk, if it is there at all."""
+        return self.folder / name if (self.folder / name).exists() else self.overflow / name
+
     def view(self, name: str) -> memoryview:
         """A file's content, memory-mapped."""
         if name not in self._maps:
-            path = self.folder / name if (self.folder / name).exists() else self.overflow / name
+            path = self.path(name)
             try:
                 # Closed at once: the mapping stays without it, and descriptors are few.
                 with pa.memory_map(str(path)) as file:

@@ -73,9 +73,24 @@ def local_segment(epoch: int, attempt: str, slot: int) -> str:
     return f"{epoch:012d}-{attempt}-{slot:05d}.runs"
 
 
+def slot_segment(epoch: int, attempt: str, level: int, slot: int) -> str:
+    """What one slot wrote at one level of a job."""
+    return local_segment(epoch, f"{attempt}-{level}", slot)
+
+
 def local_buffer(segment: str) -> str:
     """What one slot buffered in the attempt that wrote a segment."""
     return f"{segment}.buffer"
+
+
+def local_taken(segment: str) -> str:
+    """The states of a segment that belong to a checkpoint."""
+    return f"{segment}.taken"
+
+
+def local_written(segment: str) -> str:
+    """Where the states of a segment that belong to a checkpoint are in the durable store."""
+    return f"{segment}.written"
 
 
 def number_of(path: str) -> int | None:

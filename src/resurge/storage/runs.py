@@ -16,12 +16,14 @@ import polars as pl
 
 from resurge.errors import CorruptFileError
 from resurge.operators.hashing import key_group_ends
-from resurge.operators.sorted_runs import Run, TableChange, TableSpec
+from resurge.operators.sorted_runs import Run, TableChange, TableSpec, within
 from resurge.operators.state import KeyedTable, State, joined, joined_changes
 from resurge.storage.frames import from_bytes, to_bytes
 
 HASH = "__hash"
 BLOCK_BYTES = 1 << 18
+LEAST_CUT_BYTES = 4 << 20
+"""A run of the local store that is smaller is one block, as it is: to cut it would cost more than to read all of it."""
 LEAST_UNUSED_BYTES = 1 << 20
 """What a segment must have that nobody uses before it is rewritten: smaller ones are not worth it."""
 _FOOTER_BYTES = 16
@@ -49,12 +51,16 @@ class RunRef(msgspec.Struct, frozen=True):
 
 
 class SavedRun(msgspec.Struct, frozen=True):
-    """A run of a saved table: where it lies locally, which durable blocks have its rows, and the newest bucket it holds."""
+    """A run of a saved table: where it lies locally, which durable blocks have its rows, and the newest bucket it holds.
+
+    With `groups`, only the rows of these key groups are of the run, whatever else lies there.
+    """
 
     local: str | None
     durable: tuple[str, ...]
     rows: int
     highest_bucket: int | None
+    groups: tuple[int, ...] | None = None
 
 
 class SavedTable(msgspec.Struct, frozen=True):
@@ -102,9 +108,10 @@ class SegmentWriter:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.pieces: list[bytes] = []
+        self.pieces: list[bytes | memoryview] = []
         self.size = 0
         self._added: dict[int, tuple[Run, str]] = {}
+        self._saved: dict[RunRef, tuple[str, ...]] = {}
 
     def add(self, run: Run) -> str:
         """Add a run in one piece, or find it if it was added before; returns its place."""
@@ -121,9 +128,23 @@ class SegmentWriter:
             start, first = end, last + 1
         return tuple(places)
 
+    def add_saved(self, content: memoryview, reference: RunRef, key_groups: int) -> tuple[str, ...]:
+        """Add a run of the local store in blocks; one that is small is a block as it is, with the checksum that it has."""
+        if reference not in self._saved:
+            is_large = reference.length >= LEAST_CUT_BYTES
+            self._saved[reference] = (
+                self.add_blocks(load_run(content, reference, verify=False), key_groups)
+                if is_large
+                else (self._add_content(content, reference.checksum, (0, key_groups - 1)),)
+            )
+        return self._saved[reference]
+
     def _add(self, rows: pl.DataFrame, run: Run, part: slice, groups: tuple[int, int]) -> str:
         content = to_bytes(pl.DataFrame([*rows.get_columns(), pl.Series(HASH, run.hashes[part])]))
-        reference = RunRef(self.name, self.size, len(content), zlib.crc32(content), *groups)
+        return self._add_content(content, zlib.crc32(content), groups)
+
+    def _add_content(self, content: bytes | memoryview, checksum: int, groups: tuple[int, int]) -> str:
+        reference = RunRef(self.name, self.size, len(content), checksum, *groups)
         padding = -len(content) % 64
         self.pieces += [content, bytes(padding)]
         self.size += len(content) + padding
@@ -179,9 +200,12 @@ def save_locally(state: State, writer: SegmentWriter) -> tuple[State, SavedState
 def wasteful_segments(states: Iterable[State], sizes_bytes: Mapping[str, int]) -> frozenset[str]:
     """The segments of which these states use less than half, where that is worth writing what they use once more."""
     used_bytes: dict[str, int] = {}
-    for place in {run.local for state in states for table in state.values() for run in table.runs if run.local}:
+    runs = {run.local: run for state in states for table in state.values() for run in table.runs if run.local}
+    for place, run in runs.items():
         reference = RunRef.decode(place)
-        used_bytes[reference.segment] = used_bytes.get(reference.segment, 0) + reference.length
+        # Of a run that was cut, what is left.
+        size = reference.length if run.groups is None else min(reference.length, int(run.rows.estimated_size()) + 8 * run.height)
+        used_bytes[reference.segment] = used_bytes.get(reference.segment, 0) + size
     return frozenset(
         segment for segment, used in used_bytes.items() if sizes_bytes.get(segment, 0) - used > max(used, LEAST_UNUSED_BYTES)
     )
@@ -211,22 +235,59 @@ def _placed(run: Run, writer: SegmentWriter) -> Run:
 
 
 def _saved(run: Run) -> SavedRun:
-    return SavedRun(run.local, run.durable, run.height, run.highest_bucket)
+    groups = None if run.groups is None else tuple(sorted(run.groups))
+    return SavedRun(run.local, run.durable, run.height, run.highest_bucket, groups)
 
 
-def save_durably(state: State, writer: SegmentWriter, key_groups: int) -> State:
-    """Add the runs that are not in the durable store yet; the state with their places there."""
+def write_durably(
+    cohort: SavedCohort, read: Callable[[RunRef], memoryview], writer: SegmentWriter, key_groups: int
+) -> SavedCohort:
+    """Add the runs of a saved cohort that are not in the durable store yet; the cohort with their places there."""
 
-    def saved(run: Run) -> Run:
-        return run if run.durable else replace(run, durable=writer.add_blocks(run, key_groups))
+    def written(run: SavedRun) -> SavedRun:
+        if run.durable:
+            return run
+        if run.local is None:
+            raise CorruptFileError(f"a run of {cohort.operator!r} has no place in the local store")
+        reference = RunRef.decode(run.local)
+        return msgspec.structs.replace(run, durable=writer.add_saved(read(reference), reference, key_groups))
 
-    return {name: replace(table, runs=tuple(saved(run) for run in table.runs)) for name, table in state.items()}
+    tables = {name: SavedTable(table.low, [written(run) for run in table.runs]) for name, table in cohort.tables.items()}
+    return SavedCohort(cohort.operator, cohort.key_groups, tables)
+
+
+def leaving_wasteful(cohorts: Sequence[SavedCohort], size_bytes: Callable[[str], int]) -> list[SavedCohort]:
+    """The cohorts without their places in durable segments of which they use less than half, so that those can go."""
+    runs = (run for cohort in cohorts for table in cohort.tables.values() for run in table.runs)
+    used_bytes: dict[str, int] = {}
+    for reference in map(RunRef.decode, {place for run in runs for place in run.durable}):
+        used_bytes[reference.segment] = used_bytes.get(reference.segment, 0) + reference.length
+    left = {segment for segment, used in used_bytes.items() if size_bytes(segment) - used > max(used, LEAST_UNUSED_BYTES)}
+
+    def kept(run: SavedRun) -> SavedRun:
+        is_left = run.local and any(RunRef.decode(place).segment in left for place in run.durable)
+        return msgspec.structs.replace(run, durable=()) if is_left else run
+
+    def tables(state: SavedState) -> SavedState:
+        return {name: SavedTable(table.low, list(map(kept, table.runs))) for name, table in state.items()}
+
+    return [msgspec.structs.replace(cohort, tables=tables(cohort.tables)) for cohort in cohorts] if left else list(cohorts)
+
+
+def known_durable(state: State, places: Mapping[str, tuple[str, ...]]) -> State:
+    """The state with the durable places of its runs, as far as they are known by their local ones."""
+
+    def known(run: Run) -> Run:
+        durable = places.get(run.local) if run.local and not run.durable else None
+        return run if durable is None else replace(run, durable=durable)
+
+    return {name: replace(table, runs=tuple(map(known, table.runs))) for name, table in state.items()}
 
 
 def durable_only(tables: SavedState) -> SavedState:
     """The tables as a checkpoint names them."""
     return {
-        name: SavedTable(table.low, [SavedRun(None, run.durable, run.rows, run.highest_bucket) for run in table.runs])
+        name: SavedTable(table.low, [SavedRun(None, run.durable, run.rows, run.highest_bucket, run.groups) for run in table.runs])
         for name, table in tables.items()
     }
 
@@ -239,6 +300,7 @@ class Loader:
     key_groups: int
     read: Callable[[RunRef], bytes | memoryview]
     known: Mapping[str, Run] = field(default_factory=dict)
+    verify: bool = False
 
     def local(self, cohorts: Iterable[SavedCohort], groups: Collection[int]) -> State:
         """From the node's store."""
@@ -288,12 +350,14 @@ class Loader:
         found = self.known.get(saved.local)
         if found is None:
             reference = RunRef.decode(saved.local)
-            found = load_run(self.read(reference), reference, verify=False)
-        return replace(found, highest_bucket=saved.highest_bucket, local=saved.local, durable=saved.durable)
+            found = load_run(self.read(reference), reference, verify=self.verify)
+        whole = replace(found, highest_bucket=saved.highest_bucket, local=saved.local, durable=saved.durable)
+        return whole if saved.groups is None else within(whole, saved.groups, self.key_groups)
 
     def _durable_run(self, name: str, saved: SavedRun, wanted: frozenset[int]) -> Run | None:
         if not saved.durable:
             raise CorruptFileError(f"a run of table {name!r} has no place in the durable store")
+        wanted = wanted if saved.groups is None else wanted.intersection(saved.groups)
         places = [(place, RunRef.decode(place)) for place in saved.durable]
         mine = [(place, ref) for place, ref in places if not wanted.isdisjoint(range(ref.first, ref.last + 1))]
         if not mine:
@@ -301,7 +365,8 @@ class Loader:
         blocks = [load_run(self.read(reference), reference, verify=True) for _, reference in mine]
         hashes = np.concatenate([block.hashes for block in blocks])
         rows = pl.concat([block.rows for block in blocks], rechunk=True)
-        return Run(hashes, rows, saved.highest_bucket, durable=tuple(place for place, _ in mine))
+        whole = Run(hashes, rows, saved.highest_bucket, durable=tuple(place for place, _ in mine))
+        return whole if saved.groups is None else within(whole, saved.groups, self.key_groups)
 
 
 def _as_change(tables: Sequence[KeyedTable]) -> TableChange:

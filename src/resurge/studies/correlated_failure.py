@@ -70,6 +70,8 @@ class FailureStudy:
             checkpoint_interval=self.checkpoint_interval,
             strategy=strategy,
             headroom=self.headroom,
+            # Strategies of recovery are compared, and nothing else.
+            balance="off",
         )
 
     @property

@@ -117,4 +117,5 @@ def scenario_of(case: FailureCase, study: Study, nodes: int, partitions: int, se
         heals=False,
         settle_s=study.after_s,
         overfills_at_last=True,
+        balances=True,
     )

@@ -5,10 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from resurge.model.names import query_of
 from resurge.telemetry.events import (
+    CopiesPlaced,
     Event,
     JobStarted,
     LagMeasured,
+    LoadMeasured,
+    MoveEnded,
     NodeJoined,
+    NodeLoad,
     NodeLost,
     NodeNamed,
     NodeResponded,
@@ -16,12 +20,14 @@ from resurge.telemetry.events import (
     QueriesChanged,
 )
 
+MOVES_KEPT = 3
+
 
 @dataclass(frozen=True)
 class ClusterView:
     """Nodes that are there, what the user calls them, who is waited for, and query partitions that are down.
 
-    `awaited` are the queries of a job that was resumed and that have not shown anything since; `lag` are the rows that wait in
+    `loads` are what nodes hold and have to do, `copies` how many copies of states lie on each, `moves` the last ones that ended. `awaited` are the queries of a job that was resumed and that have not shown anything since; `lag` are the rows that wait in
     each partition of each source that knows its partitions.
     """
 
@@ -31,6 +37,14 @@ class ClusterView:
     down: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
     lag: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    loads: Mapping[str, NodeLoad] = field(default_factory=dict)
+    moves: tuple[MoveEnded, ...] = ()
+    copies: Mapping[str, int] = field(default_factory=dict)
+
+    def utilisation(self, node: str) -> float | None:
+        """What a node uses of what it may spend; None if it may spend nothing, because it drains."""
+        load = self.loads[node]
+        return load.cpu_s_per_s / load.capacity if load.capacity > 0 else None
 
     def name(self, node: str) -> str:
         """What to call a node: as the user knows it, with its executor; else its executor alone."""
@@ -49,6 +63,12 @@ def after(cluster: ClusterView, event: Event) -> ClusterView:
     if isinstance(event, JobStarted):
         awaited = frozenset(event.priorities) if event.generation > 1 else frozenset()
         return ClusterView(frozenset(event.nodes), cluster.names, awaited=awaited)
+    if isinstance(event, LoadMeasured):
+        return replace(cluster, loads=event.nodes)
+    if isinstance(event, CopiesPlaced):
+        return replace(cluster, copies=event.nodes)
+    if isinstance(event, MoveEnded):
+        return replace(cluster, moves=(*cluster.moves, event)[-MOVES_KEPT:])
     if isinstance(event, NodeNamed):
         return replace(cluster, names={**cluster.names, event.node: event.name})
     if isinstance(event, LagMeasured):

@@ -106,6 +106,16 @@ class CheckpointFinished(msgspec.Struct, frozen=True, tag=True):
     kept_since: int | None = None
 
 
+class PartitionsGivenUp(msgspec.Struct, frozen=True, tag=True):
+    """Too much input was kept for partitions that are down: they skip these epochs, in which the sources had so many rows."""
+
+    at_s: float
+    first: int
+    last: int
+    partitions: list[str]
+    rows: int
+
+
 class CatchUpFinished(msgspec.Struct, frozen=True, tag=True):
     """Partitions that were behind took a step: these epochs; the latencies of the epochs that each query now showed.
 
@@ -235,6 +245,46 @@ class MoveEnded(msgspec.Struct, frozen=True, tag=True):
     failure: str = ""
 
 
+class ClusterScaled(msgspec.Struct, frozen=True, tag=True):
+    """Another number of nodes is wanted from now on, and why."""
+
+    at_s: float
+    nodes: int
+    wanted: int
+    why: str
+
+
+class CopiesPlaced(msgspec.Struct, frozen=True, tag=True):
+    """Where copies of states are to lie: how many on each node, how many are wanted, and how many get a place that they had not."""
+
+    at_s: float
+    algorithm: str
+    nodes: dict[str, int]
+    wanted: int
+    moved: int
+
+
+class CopiesRefreshed(msgspec.Struct, frozen=True, tag=True):
+    """Copies of states were shipped: so many, as of this epoch or a little before."""
+
+    at_s: float
+    epoch: int
+    copies: int
+    shipped_bytes: int
+
+
+class CopiesUsed(msgspec.Struct, frozen=True, tag=True):
+    """Partitions go on from copies on these nodes, others from checkpoints; what the copies saved, over all partitions:
+    epochs that are not taken again, and bytes that are not read from the durable store.
+    """
+
+    at_s: float
+    partitions: dict[str, str]
+    from_checkpoints: int
+    epochs_saved: int
+    bytes_saved: int
+
+
 class WaitingForNodes(msgspec.Struct, frozen=True, tag=True):
     """There is no node left; the driver waits."""
 
@@ -265,6 +315,7 @@ Event = (
     | LagMeasured
     | EpochFinished
     | CheckpointFinished
+    | PartitionsGivenUp
     | CatchUpFinished
     | NodesKilled
     | NodeNamed
@@ -277,6 +328,10 @@ Event = (
     | BufferingSwitched
     | MoveStarted
     | MoveEnded
+    | ClusterScaled
+    | CopiesPlaced
+    | CopiesRefreshed
+    | CopiesUsed
     | WaitingForNodes
     | Warned
     | JobStopped

@@ -4,13 +4,25 @@ What failures cost (relative latency, availability, outage) is in `recovery_metr
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from resurge.telemetry.events import CatchUpFinished, CheckpointFinished, EpochFinished, Event, JobStarted, JobStopped, Warned
+from resurge.telemetry.events import (
+    CatchUpFinished,
+    CheckpointFinished,
+    EpochFinished,
+    Event,
+    JobStarted,
+    JobStopped,
+    LoadMeasured,
+    NodeNamed,
+    PartitionsGivenUp,
+    Warned,
+)
+from resurge.telemetry.wording import given_up_in_words
 
 
 class Point(NamedTuple):
@@ -213,6 +225,35 @@ def state_bytes(events: Iterable[Event]) -> Series:
     return [Point(e.at_s, e.state_bytes) for e in finished_epochs(events, replayed=True)]
 
 
+def utilisation(events: Iterable[Event]) -> dict[str, Series]:
+    """For each node, as the user calls it, what it used of what it may spend; nothing while it drains."""
+    names: dict[str, str] = {}
+    found: dict[str, list[Point]] = {}
+    for event in events:
+        if isinstance(event, NodeNamed):
+            names[event.node] = event.name
+        elif isinstance(event, LoadMeasured):
+            for node, load in event.nodes.items():
+                if load.capacity > 0:
+                    found.setdefault(node, []).append(Point(event.at_s, load.cpu_s_per_s / load.capacity))
+    return {
+        names.get(node, f"node {node}"): points
+        for node, points in sorted(found.items(), key=lambda item: (len(item[0]), item[0]))
+    }
+
+
+def spread_over_time(series: Mapping[str, Series]) -> tuple[Series, Series, Series]:
+    """The lowest, the mean and the highest of several series at each moment that one of them has."""
+    values: dict[float, list[float]] = {}
+    for points in series.values():
+        for point in points:
+            values.setdefault(point.at_s, []).append(point.value)
+    moments = sorted(values)
+    low = [Point(at_s, min(values[at_s])) for at_s in moments]
+    mean = [Point(at_s, float(np.mean(values[at_s]))) for at_s in moments]
+    return low, mean, [Point(at_s, max(values[at_s])) for at_s in moments]
+
+
 def checkpoint_times(events: Iterable[Event]) -> Series:
     """When global checkpoints were published, and of which epoch they are."""
     return [Point(event.at_s, event.epoch) for event in events if isinstance(event, CheckpointFinished)]
@@ -225,8 +266,14 @@ def checkpoint_age_s(events: Iterable[Event], now_s: float) -> float | None:
 
 
 def warnings(events: Iterable[Event]) -> list[Warned]:
-    """What went wrong and was dealt with."""
-    return [event for event in events if isinstance(event, Warned)]
+    """What went wrong and was dealt with, and what partitions skipped."""
+    found: list[Warned] = []
+    for event in events:
+        if isinstance(event, PartitionsGivenUp):
+            found.append(Warned(event.at_s, given_up_in_words(event)))
+        elif isinstance(event, Warned):
+            found.append(event)
+    return found
 
 
 def rolling(points: Series, length: int) -> list[Band]:

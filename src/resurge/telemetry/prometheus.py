@@ -46,6 +46,9 @@ class PrometheusMetrics:
         self.restore_seconds = self._counter("resurge_restore_seconds", "Time spent reading state back from checkpoints.")
         self.moved_partitions = self._counter("resurge_moved_partitions", "Partitions that moved to another node.")
         self.move_pause_seconds = self._counter("resurge_move_pause_seconds", "Time that partitions paused while they moved.")
+        self.given_up_partitions = self._counter("resurge_given_up_partitions", "Partitions that skipped epochs.")
+        self.skipped_epochs = self._counter("resurge_skipped_epochs", "Epochs that partitions skipped, summed over them.")
+        self.skipped_rows = self._counter("resurge_skipped_rows", "Input rows of epochs that some partition skipped.")
         self.warnings = self._counter("resurge_warnings", "Problems that were dealt with.")
 
     def _gauges(self) -> None:
@@ -230,6 +233,11 @@ class PrometheusMetrics:
             self.node_utilisation.labels(self._name(name)).set(node.cpu_s_per_s / node.capacity if node.capacity else 0.0)
         self.buffered_bytes.set(event.buffered_bytes)
 
+    def _given_up(self, event: events.PartitionsGivenUp) -> None:
+        self.given_up_partitions.inc(len(event.partitions))
+        self.skipped_epochs.inc(len(event.partitions) * (event.last - event.first + 1))
+        self.skipped_rows.inc(event.rows)
+
     def _warned(self, event: events.Warned) -> None:
         self.warnings.inc()
 
@@ -272,5 +280,6 @@ _HANDLERS: dict[type, Callable[[PrometheusMetrics, Any], None]] = {
     events.QueriesChanged: PrometheusMetrics._queries_changed,
     events.BufferingSwitched: PrometheusMetrics._buffering_switched,
     events.LoadMeasured: PrometheusMetrics._load_measured,
+    events.PartitionsGivenUp: PrometheusMetrics._given_up,
     events.Warned: PrometheusMetrics._warned,
 }

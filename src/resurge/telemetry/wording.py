@@ -1,6 +1,9 @@
 """Numbers as people read them; the same words in the live view, the tables and the report."""
 
+from resurge.telemetry.events import PartitionsGivenUp
+
 NOT_KNOWN = "–"
+MOST_NAMED = 5
 
 
 def rows_in_words(rows: float | None) -> str:
@@ -49,3 +52,15 @@ def seconds_in_words(seconds: float | None) -> str:
             rest = whole % size // smaller_size
             return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
     return f"{seconds:.0f} s"
+
+
+def given_up_in_words(event: PartitionsGivenUp) -> str:
+    """Which partitions skip what.
+
+    >>> given_up_in_words(PartitionsGivenUp(0.0, 3, 7, ["totals/1", "totals/2"], 1234))
+    'totals/1, totals/2 skip epochs 3 to 7, in which the sources had 1,234 rows'
+    """
+    names = ", ".join(event.partitions[:MOST_NAMED])
+    more = f" and {len(event.partitions) - MOST_NAMED:,} more" if len(event.partitions) > MOST_NAMED else ""
+    verb = "skips" if len(event.partitions) == 1 else "skip"
+    return f"{names}{more} {verb} epochs {event.first:,} to {event.last:,}, in which the sources had {event.rows:,} rows"

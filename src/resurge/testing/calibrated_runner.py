@@ -39,6 +39,11 @@ class CalibratedRunner:
         """As the runner inside."""
         return self.inner.is_concurrent
 
+    @property
+    def has_costly_slots(self) -> bool:
+        """As the runner inside."""
+        return self.inner.has_costly_slots
+
     def listen(self, emit: Callable[[Event], None]) -> None:
         """As the runner inside."""
         self.inner.listen(emit)

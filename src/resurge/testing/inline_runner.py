@@ -22,6 +22,7 @@ class InlineRunner:
 
     master = "inline"
     is_concurrent = False
+    has_costly_slots = False
 
     def __init__(self, slots: int = 2, nodes: dict[str, Member] | None = None) -> None:
         self._members = {NodeId(name): member for name, member in (nodes or {"inline": Member(slots)}).items()}

@@ -23,6 +23,7 @@ from resurge.telemetry import metrics
 from resurge.telemetry.events import EpochFinished, Warned
 from resurge.telemetry.log import TelemetryLog, read_events
 from resurge.testing.inline_runner import InlineRunner
+from tests.support.checkpoint_writing import writing
 from tests.support.scripted import scripted
 from tests.support.telemetry import START_S, epoch, started, steady_run
 
@@ -71,8 +72,9 @@ def signal_at(job: Engine, number: int, *signals: signal.Signals) -> None:
     job.telemetry.listeners.append(send)
 
 
-def test_plain_view_prints_one_line_per_epoch(tmp_path):
+def test_plain_view_prints_one_line_per_epoch(tmp_path, monkeypatch):
     """Where output is no terminal, every epoch is a line of a log."""
+    writing(monkeypatch, late=False)
     out = console()
     assert drive(engine(tmp_path), Limits(until_idle=True), open_view(out)) is False
     lines = printed(out).splitlines()

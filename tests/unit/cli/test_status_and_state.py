@@ -14,7 +14,11 @@ from resurge.cli.main import app, register
 from resurge.errors import StorageError
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.runner import Member
+from resurge.telemetry.events import LoadMeasured, MoveEnded, NodeLoad, NodeNamed
+from resurge.telemetry.log import TelemetryLog
 from resurge.testing.inline_runner import InlineRunner
+from tests.support.checkpoint_writing import writing
 from tests.support.scripted import scripted
 
 BEGIN = datetime(2024, 1, 1)
@@ -23,8 +27,9 @@ if not app.registered_commands:
 
 
 @pytest.fixture
-def job(tmp_path) -> Path:
+def job(tmp_path, monkeypatch) -> Path:
     """Five epochs of a job that checkpoints every second one; the last checkpoint is made when it ends."""
+    writing(monkeypatch, late=False)
     frames = [
         pl.DataFrame({"at": [BEGIN + timedelta(seconds=n)] * 3, "who": ["a", "b", f"n{n}"], "amount": [n, 10, 1]})
         for n in range(5)
@@ -52,6 +57,24 @@ def resurge(*arguments: object) -> tuple[int, str]:
 def snapshot_of(folder: Path) -> dict[str, bytes]:
     """Every file with its content."""
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_status_says_where_copies_lay_at_the_checkpoint(job, tmp_path):
+    """How many on which node, and how old the oldest was; nothing where there are none."""
+    frames = [pl.DataFrame({"at": [BEGIN], "who": ["a"], "amount": [n]}) for n in range(6)]
+    topology = TopologyBuilder("letters", key_groups=3)
+    source = topology.source("letters", scripted([[frame] for frame in frames]), event_time="at")
+    source.aggregate("totals", key="who", n=count()).query()
+    runner = InlineRunner(nodes={f"n{index}": Member(1) for index in range(2)})
+    folder = tmp_path / "copied"
+    options = RunOptions(str(folder), interval_s=0, checkpoint_interval=2, local_root=str(tmp_path / "local"), copies=1)
+    run_until_done(Engine(topology.build(), runner, options), until_idle=True)
+    kept = json.loads(resurge("status", folder, "--json")[1])["copies"]
+    assert sorted(kept) == ["totals/0", "totals/1", "totals/2"]
+    lines = [line.split() for line in resurge("status", folder)[1].splitlines()]
+    [told] = [" ".join(words[1:]) for words in lines if words[:1] == ["copies"]]
+    assert told.startswith("3 of 3 partitions: ") and " on n0" in told and "the oldest " in told
+    assert not any(line.startswith("copies") for line in resurge("status", job)[1].splitlines())
 
 
 def test_status_says_how_far_a_job_is(job):
@@ -186,3 +209,22 @@ def test_torn_state_is_found_when_it_is_read(job):
     code, output = resurge("state", job, "totals")
     assert code == 1
     assert "does not fit its checksum" in output
+
+
+def test_status_shows_where_partitions_lay_and_the_last_moves(job):
+    """From the telemetry beside the job; without any, nothing is said of nodes."""
+    code, told = resurge("status", job, "--json")
+    assert code == 0 and json.loads(told)["nodes"] == {} and json.loads(told)["moves"] == []
+    assert "utilisation" not in resurge("status", job)[1]
+    with TelemetryLog(job / "telemetry.jsonl") as log:
+        log.write(NodeNamed(1.0, "0", "node-1"))
+        log.write(LoadMeasured(1.0, 1, {}, {"0": NodeLoad(0.4, 0.8, {"totals": 2}), "1": NodeLoad(0.0, 0.0, {})}))
+        log.write(MoveEnded(2.0, "r1", 1, 0.5, 0.02, 1_000))
+    found = json.loads(resurge("status", job, "--json")[1])
+    assert found["nodes"] == {
+        "node-1": {"utilisation": 0.5, "partitions": {"totals": 2}},
+        "1": {"utilisation": None, "partitions": {}},
+    }
+    assert found["moves"] == [{"at_s": 2.0, "moved": 1, "took_s": 0.5, "pause_s": 0.02, "shipped_bytes": 1_000, "failure": ""}]
+    shown = resurge("status", job)[1]
+    assert "node-1" in shown and "50%" in shown and "drains" in shown and "1 partition moved in 500 ms, paused for 20 ms" in shown

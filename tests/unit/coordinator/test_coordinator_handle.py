@@ -22,6 +22,7 @@ from resurge.coordinator.inputs import (
     RunEpochs,
     SaveAll,
     Start,
+    Tick,
 )
 from resurge.coordinator.scheduling import Strategy, answered
 from resurge.coordinator.starting import Found, first_state
@@ -88,9 +89,108 @@ def test_who_is_absent_is_as_the_newest_record_has_it() -> None:
         state, _ = told(state, Done(number))
     state, sent = told(replace(state, absent=everyone[:1]), Requested(SaveAll()))
     [saving] = [command.job.attempt for command in sent if isinstance(command, Run)]
-    state, sent = told(state, JobEnded(saving, JobResult()))
+    state, sent = told(state, JobEnded(saving, JobResult(durable=saving)))
     assert CheckpointCommit(1) in [command.record for command in sent if isinstance(command, Append)]
     assert state.absent == ()
+
+
+def finished(state: JobState, run: Run, durable: str | None = None) -> tuple[JobState, Run, list[Command]]:
+    """After the live epoch that runs, and all answers: the next one that runs."""
+    epoch = run.job.live_epoch
+    assert epoch is not None
+    next_s = 1.0 + 10 * epoch
+    now_s = next_s - 9.5
+    result = JobResult(published_epochs=[epoch], rows_read=1, durable=durable)
+    state, sent = told(state, JobEnded(run.job.attempt, result), now_s=now_s)
+    for number in sorted(state.open_commands):
+        state, _ = told(state, Done(number), now_s=now_s)
+    state, more = told(state, Tick(), now_s=next_s)
+    [following] = [command for command in more if isinstance(command, Run)]
+    return state, following, sent
+
+
+def taken() -> tuple[JobState, Run, str]:
+    """A job of which the checkpoint of the first epoch is being written, and the second epoch runs."""
+    state, run = running()
+    state = replace(state, settings=replace(state.settings, checkpoint_interval=2, saves_partially=True))
+    state, run, _ = finished(state, run)
+    assert run.job.is_checkpoint and run.job.awaits is None
+    attempt = run.job.attempt
+    state, run, sent = finished(state, run)
+    assert not logged(sent)
+    return state, run, attempt
+
+
+def test_a_checkpoint_can_be_due_by_time() -> None:
+    """Once the last one was taken so long ago, however many epochs there are and however old their rows."""
+    state, run = running()
+    settings = replace(state.settings, checkpoint_interval=1, checkpoint_interval_s=25.0, saves_partially=True)
+    state, taken_at = replace(state, settings=settings), []
+    for _ in range(7):
+        state, run, _ = finished(state, run, durable=state.taken.attempt if state.taken else None)
+        if run.job.is_checkpoint:
+            taken_at.append(run.job.live_epoch)
+    # An epoch begins every ten seconds.
+    assert taken_at == [4, 7]
+
+
+def logged(sent: list[Command]) -> list[int]:
+    """The checkpoints that are logged, by epoch."""
+    records = [command.record for command in sent if isinstance(command, Append)]
+    return [record.epoch for record in records if isinstance(record, CheckpointCommit)]
+
+
+def test_a_checkpoint_is_logged_when_it_is_durable_and_counts_from_then_on() -> None:
+    """Until then partitions restore from the one before, no other is taken, and the next commit says who is absent."""
+    state, run, attempt = taken()
+    assert state.recovery.checkpoint == 0 and state.absent is None
+    for _ in range(3):
+        assert run.job.awaits == attempt and not run.job.is_checkpoint
+        state, run, sent = finished(state, run)
+        assert not logged(sent) and state.arrivals_s.keys() >= {1, 2}
+    state, run, sent = finished(state, run, durable=attempt)
+    assert logged(sent) == [2] and state.recovery.checkpoint == 2 and state.recovery.head == 6
+    assert not state.arrivals_s.keys() & {1, 2}
+    assert run.job.is_checkpoint and run.job.awaits is None
+
+
+def test_a_checkpoint_is_given_up_if_a_node_is_lost_before_it_is_logged() -> None:
+    """What was lost is down at the older one, which stays; the next live epoch takes another one."""
+    state, run, attempt = taken()
+    state, sent = told(state, NodesChanged([sorted(run.job.nodes)[0]]))
+    assert state.taken is None
+    assert all(known.cursor == 0 for known in state.recovery.statuses.values() if known.cursor < state.recovery.head)
+    again = next(command for command in reversed(sent) if isinstance(command, Run))
+    assert again.job.is_checkpoint == (again.job.live_epoch is not None) and again.job.awaits is None
+    _, sent = told(state, JobEnded(run.job.attempt, JobResult(durable=attempt)))
+    assert not logged(sent)
+
+
+def test_a_wish_to_save_waits_for_the_checkpoint_that_is_being_written_and_then_saves_the_head() -> None:
+    """A driver that ends leaves everything durable."""
+    state, run, attempt = taken()
+    state, _ = told(state, Requested(SaveAll()))
+    state, sent = told(state, JobEnded(run.job.attempt, JobResult(published_epochs=[3], rows_read=1)))
+    [waiting] = [command.job for command in sent if isinstance(command, Run)]
+    assert (waiting.awaits, waiting.epochs, waiting.tasks, waiting.looks) == (attempt, (), (), False)
+    state, sent = told(state, JobEnded(waiting.attempt, JobResult(durable=attempt)))
+    [saving] = [command.job for command in sent if isinstance(command, Run)]
+    assert logged(sent) == [2] and saving.is_checkpoint
+    state, sent = told(state, JobEnded(saving.attempt, JobResult(durable=saving.attempt)))
+    assert logged(sent) == [3] and state.recovery.checkpoint == 3
+
+
+def test_without_input_the_driver_looks_whether_the_checkpoint_is_durable() -> None:
+    """No epoch comes that would tell."""
+    state, run, attempt = taken()
+    state, sent = handle(state, JobEnded(run.job.attempt, JobResult(published_epochs=[3], rows_read=1)), 2.0)
+    state, sent = handle(state, Tick(), 50.0)
+    [poll] = [command for command in sent if isinstance(command, Poll)]
+    state, sent = handle(state, InputReady(poll.epoch, is_empty=True), 50.0)
+    [looking] = [command.job for command in sent if isinstance(command, Run)]
+    assert looking.looks and looking.awaits == attempt
+    state, sent = handle(state, JobEnded(looking.attempt, JobResult(durable=attempt)), 50.1)
+    assert logged(list(sent)) == [2]
 
 
 def test_a_loss_voids_the_job_at_once_and_the_epoch_is_tried_again_under_another_name() -> None:
@@ -181,3 +281,26 @@ def test_sources_that_failed_are_asked_again_when_somebody_wishes_it() -> None:
     state, sent = handle(state, Requested(RunEpochs()), 2.0)
     assert [command for command in sent if isinstance(command, Poll)]
     assert state.failure is None
+
+
+def test_sources_that_had_nothing_are_asked_again_soon_and_then_less_and_less_often() -> None:
+    """Without an interval a row waits for milliseconds, and an idle job asks ten times a second."""
+    state, waits_s = replace(first(), settings=Settings(interval_s=0.0)), []
+    now_s = 1.0
+    waiting: list[Input] = [Requested(Start()), Requested(RunEpochs())]
+    while len(waits_s) < 7:
+        state, sent = handle(state, waiting.pop(0), now_s)
+        for command in sent:
+            if isinstance(command, Plan):
+                answer = answered(command.recovery, command.strategy)
+                waiting.append(
+                    Planned(command.number, {str(p): node for p, node in answer.placement.items()}, list(answer.queries))
+                )
+            elif isinstance(command, Poll):
+                waiting.append(InputReady(command.epoch, is_empty=True))
+        if not waiting:
+            assert state.wake_s is not None
+            waits_s.append(round(state.wake_s - now_s, 3))
+            now_s = state.wake_s
+            waiting.append(Tick())
+    assert waits_s == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from resurge.coordinator import draining
 from resurge.coordinator.commands import Cancel, Command, Emit, Plan, PlanMoves, Poll, Respond
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import (
@@ -22,14 +23,16 @@ from resurge.coordinator.inputs import (
     RunEpochs,
     Start,
 )
+from resurge.coordinator.measuring import priced
 from resurge.coordinator.move_requests import answered
 from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.scheduling import answered as scheduled
 from resurge.coordinator.starting import Found, first_state
-from resurge.coordinator.state import Description, JobState, Settings
+from resurge.coordinator.state import Description, JobState, Migration, Settings
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.requests import DIRECT, Balance, Drain, Move, Verdict
-from resurge.model.work import Job
+from resurge.model.work import Job, Replica, Role
+from resurge.planning.key_group_moves import MoveNode, MovePartition, MoveProblem
 from resurge.protocols import recovery as transitions
 from resurge.protocols.recovery import Graph, QueryNeed
 from resurge.telemetry.events import MoveEnded, MoveStarted
@@ -53,6 +56,7 @@ class Driven:
         recovery = transitions.begin(graph, state.recovery.capacity, placement, 0)
         self.state: JobState = replace(state, recovery=replace(recovery, costs=state.recovery.costs))
         self.sent: list[Command] = []
+        self.sizes_bytes: dict[Partition, int] | None = None
         self.now_s = 0.0
         self.tell(Requested(Start()), Requested(RunEpochs()))
 
@@ -69,7 +73,7 @@ class Driven:
                     placement = {str(partition): node for partition, node in answer.placement.items()}
                     waiting.append(Planned(command.number, placement, list(answer.queries)))
                 elif isinstance(command, PlanMoves):
-                    waiting.append(answered(command.number, command.problem))
+                    waiting.append(answered(command.number, command.problem, self.sizes_bytes))
                 elif (number := getattr(command, "number", None)) is not None:
                     kind = {"Append": Done, "Publish": Published}.get(type(command).__name__, Done)
                     waiting.append(kind(number))
@@ -220,6 +224,10 @@ def test_a_drained_node_is_emptied_and_takes_nothing_again() -> None:
         (Move("r", "counts", NodeId("n9"), [0]), "there is no node 'n9' (up and warm: n1, n2, n3)"),
         (Move("r", "counts", N3, [0], "precpy"), "a move cannot be made by 'precpy'; did you mean 'precopy'?"),
         (Move("r", "counts", N3), "node n3 may spend 1 CPU seconds per second and would have to spend 1.2; move fewer"),
+        (
+            Move("r", "counts", N3, [0], "cpa"),
+            "counts/0 has no copy on n3 and no checkpoint yet, and cpa needs one of them; wait for the first checkpoint, or move by",
+        ),
         (Drain("r", NodeId("gone")), "there is no node 'gone' (up and warm: n1, n2, n3)"),
     ],
 )
@@ -230,6 +238,22 @@ def test_a_request_that_cannot_be_carried_out_is_refused_in_one_line(wish: Move 
     [(verdict, text)] = driven.answers()
     assert verdict is Verdict.REFUSED and words in text and "\n" not in text
     assert driven.state.migration is None and not driven.state.draining
+
+
+def test_what_the_balancer_began_stands_back_for_a_user() -> None:
+    """Its state is on the way, and nothing has moved: the user's move begins; a request that is wrong stops nothing."""
+    driven = Driven(balances=True)
+    while driven.state.migration is None or not driven.state.migration.moves:
+        driven.finish(driven.job())
+    driven.tell(Requested(Move("r1", "nobody", N3)))
+    assert driven.state.migration is not None and not driven.state.migration.request
+    driven.tell(Requested(Move("r2", "counts", N2, [0])))
+    assert driven.state.migration.request == "r2"
+    assert [verdict for verdict, _ in driven.answers()] == [Verdict.REFUSED, Verdict.ACCEPTED]
+    while driven.state.migration is not None:
+        for flight in list(driven.state.jobs.values()):
+            driven.finish(flight.job)
+    assert driven.place(COUNTS[0]) == N2
 
 
 def test_a_second_request_meanwhile_is_refused() -> None:
@@ -283,7 +307,7 @@ def test_the_balancer_waits_until_load_was_uneven_for_some_epochs_and_rests_afte
         for flight in list(driven.state.jobs.values()):
             driven.finish(flight.job)
         begun.append(len(driven.emitted(MoveStarted)))
-    assert begun[3] == 0 and begun[-1] == 1
+    assert begun[1] == 0 and begun[-1] == 1
     loads = {node: sum(driven.place(partition) == node for partition in COUNTS) for node in (N1, N2, N3)}
     assert sorted(loads.values()) == [2, 2, 2] and not driven.answers()
 
@@ -298,3 +322,117 @@ def test_what_is_lost_does_not_come_back_on_a_drained_node_however_full_the_othe
     assert driven.answers()[-1] == (Verdict.DONE, "node n3 is empty and may go")
     driven.tell(NodesChanged([N2]))
     assert {driven.place(partition) for partition in COUNTS} == {N1}
+
+
+def test_small_states_are_shipped_with_the_switch_alone() -> None:
+    """Where sizes are known and small, a background job would only take time."""
+    driven = Driven(balances=True)
+    driven.sizes_bytes = dict.fromkeys(COUNTS, 1_000)
+    while not driven.emitted(MoveEnded):
+        assert not any(flight.job.is_shipping_only for flight in driven.state.jobs.values())
+        driven.finish(driven.job())
+    assert {driven.place(partition) for partition in COUNTS} == {N1, N2, N3}
+
+
+def test_large_states_are_shipped_beforehand_and_the_planner_knows_their_sizes() -> None:
+    """What is large is precopied; the planner moves the cheaper of two states that cost the same."""
+    driven = Driven(balances=True)
+    driven.sizes_bytes = {partition: 10**9 if partition.key_group % 3 else 2 * 10**6 for partition in COUNTS}
+    shipped = []
+    while not driven.emitted(MoveEnded):
+        for flight in list(driven.state.jobs.values()):
+            shipped += [ship.partition for ship in flight.job.ships if flight.job.is_shipping_only]
+            driven.finish(flight.job)
+    assert set(shipped) == {COUNTS[0], COUNTS[3]}
+
+
+def after_restart(drained: frozenset[str], **domains: str) -> JobState:
+    """A new driver's state, with nodes in these failure domains."""
+    graph = Graph({p: frozenset[Partition]() for p in COUNTS}, {str(p): QueryNeed(1, frozenset((p,))) for p in COUNTS})
+    members = {NodeId(node): Member(1.0, domain) for node, domain in domains.items()}
+    description = Description("job", "test", 2, {}, 6, {})
+    return first_state(Settings(), description, Strategy("incremental"), graph, members, Found(drained=drained))
+
+
+def test_a_new_driver_puts_nothing_on_what_was_drained_until_it_has_gone() -> None:
+    """Executors have other numbers then, and may come late; one that goes and comes back is used."""
+    state = after_restart(frozenset({"host-b"}), n1="host-a", n2="host-b")
+    assert state.draining == {N2} and state.recovery.capacity[N2] == 0.0
+    state, _ = handle(state, NodesChanged(joined={N3: Member(1.0, "host-b")}), 1.0)
+    assert state.draining == {N2, N3} and state.recovery.capacity[N3] == 0.0
+    state, _ = handle(state, NodesChanged(lost=[N2, N3]), 2.0)
+    assert not state.drained and not state.draining
+    state, _ = handle(state, NodesChanged(joined={N2: Member(1.0, "host-b")}), 3.0)
+    assert state.recovery.capacity[N2] > 0.0
+
+
+def test_a_new_driver_uses_what_was_drained_if_there_is_nothing_else() -> None:
+    """To run is worth more than to wait for a node that may never come."""
+    assert not after_restart(frozenset({"host-a"}), n1="host-a").draining
+
+
+def test_a_drain_is_remembered_once_it_is_done_and_if_nobody_else_is_there() -> None:
+    """Not while it is under way, not for scaling's own, and not for a host that other nodes are on."""
+    state = after_restart(frozenset(), n1="host-a", n2="host-b", n3="host-b")
+    assert draining.domains(replace(state, draining=frozenset({N2}))) == frozenset()
+    both = replace(state, draining=frozenset({N2, N3}))
+    assert draining.domains(both) == {"host-b"}
+    assert draining.domains(replace(both, migration=Migration("r1", "precopy", 0.0, drains=N3))) == frozenset()
+    assert draining.domains(replace(both, scaling=replace(both.scaling, releasing=N2))) == frozenset()
+
+
+def with_copies(driven: Driven, cursor: int) -> Driven:
+    """The first two partitions of n1 have copies on n3."""
+    copies = {(p, N3): Replica(p, N3, cursor, driven.state.versions[p], Role.COPY) for p in COUNTS[:2]}
+    driven.state = replace(driven.state, copies=copies)
+    return driven
+
+
+def test_the_planner_knows_where_copies_lie_and_moves_go_there() -> None:
+    """A drain sends what has a copy to that copy's node."""
+    driven = with_copies(started(), 1)
+    driven.tell(Requested(Drain("r1", N1)))
+    driven.finish(driven.job())
+    [asked] = [command.problem for command in driven.sent if isinstance(command, PlanMoves)]
+    assert {name: part.copies for name, part in asked.partitions.items() if part.copies} == dict.fromkeys(
+        map(str, COUNTS[:2]), (N3,)
+    )
+    [begun] = driven.emitted(MoveStarted)
+    assert isinstance(begun, MoveStarted)
+    assert [begun.partitions[str(partition)][1] for partition in COUNTS[:2]] == [N3, N3]
+
+
+def test_a_drain_goes_on_without_copies_where_they_are_in_its_way() -> None:
+    """The only node with room is in the failure domain of the copies: emptying the node comes first."""
+    nodes = {
+        "n1": MoveNode(1.0, "a", drains=True),
+        "n2": MoveNode(0.1, "b"),
+        "n3": MoveNode(1.0, "b"),
+    }
+    problem = MoveProblem(nodes, {"counts/0": MovePartition("n1", 0.5, copies=("n2",))}, most_moves=0)
+    assert answered(1, problem).moves == {"counts/0": N3}
+
+
+@pytest.mark.parametrize(("age", "is_shipped_first"), [(1, False), (9, True)])
+def test_an_old_copy_is_refreshed_before_the_switch_and_a_new_one_with_it(age: int, is_shipped_first: bool) -> None:
+    """What the switch itself ships is what few epochs changed."""
+    driven = started()
+    for _ in range(10):
+        driven.finish(driven.job())
+    driven = with_copies(driven, driven.state.recovery.head - age)
+    driven.tell(Requested(Move("r1", "counts", N3, [0])))
+    driven.finish(driven.job())
+    assert any(flight.job.is_shipping_only for flight in driven.state.jobs.values()) is is_shipped_first
+
+
+def test_the_planner_is_not_asked_again_soon_after_it_found_nothing() -> None:
+    """One partition has nearly all load: uneven, and once its neighbours have left nothing helps."""
+    driven = Driven(balances=True)
+    costs = {partition: 0.5 if index == 0 else 0.01 for index, partition in enumerate(COUNTS)}
+    driven.state = priced(replace(driven.state, costs=costs))
+    asked = []
+    for _ in range(60):
+        for flight in list(driven.state.jobs.values()):
+            driven.finish(flight.job)
+        asked.append(sum(isinstance(command, PlanMoves) for command in driven.sent))
+    assert 1 <= asked[-1] <= 3

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from resurge.coordinator.scheduling import Strategy, after_loss, everything_down, schedule, spread
+from resurge.coordinator.scheduling import Strategy, after_loss, everything_down, moved, schedule, spread
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.protocols import recovery as transitions
 from resurge.protocols.recovery import Graph, Phase, QueryNeed, RecoveryState
@@ -44,7 +44,7 @@ def test_a_stalled_partition_whose_node_was_given_away_begins_anew_elsewhere() -
     recovery = schedule(after_loss(recovery, [N2, N3], STRATEGY), STRATEGY)
     recovery = transitions.nodes_joined(recovery, {NodeId("n4"): 1.3})
     planned = schedule(recovery, STRATEGY)
-    assert transitions.moved(recovery, planned) == [LARGE]
+    assert moved(recovery, planned) == [LARGE]
     assert planned.statuses[LARGE].node == "n4"
     assert (planned.statuses[LARGE].cursor, recovery.statuses[LARGE].cursor) == (5, 7)
     assert all(value >= 0 for value in planned.free().values())
@@ -58,7 +58,7 @@ def test_a_stalled_partition_stays_where_its_state_is_if_there_is_room() -> None
     planned = schedule(lost, STRATEGY)
     assert (planned.statuses[LARGE].node, planned.statuses[LARGE].cursor) == (N1, 6)
     assert planned.statuses[LARGE].phase is Phase.CATCHING_UP
-    assert transitions.moved(lost, planned) == []
+    assert moved(lost, planned) == []
 
 
 def test_blocking_waits_for_as_many_nodes_as_there_were() -> None:
@@ -100,6 +100,16 @@ def test_with_every_node_back_nothing_waits_for_room() -> None:
     complete = replace(STRATEGY, nodes_wanted=2, overfills_at_last=True)
     assert len(schedule(recovery, replace(complete, overfills_at_last=False)).of_phase(Phase.DOWN)) == 1
     assert not schedule(recovery, complete).of_phase(Phase.DOWN)
+
+
+def test_with_every_node_there_all_strategies_begin_with_the_same_placement() -> None:
+    """Nothing is left out, so nothing is chosen: a comparison of strategies loses the same partitions with the same nodes."""
+    many = [Partition("large", KeyGroup(group)) for group in range(5)]
+    graph = Graph(dict.fromkeys(many, frozenset()), {str(p): QueryNeed(p.key_group, frozenset((p,))) for p in many})
+    costs = {p: 0.5 + 0.05 * p.key_group for p in many}
+    recovery = replace(everything_down(graph, {N1: 1.0, N2: 1.0, N3: 1.0}, 0, 0, {}), costs=costs)
+    ours = schedule(recovery, replace(STRATEGY, overfills_at_last=True))
+    assert ours.statuses == schedule(recovery, replace(STRATEGY, name="blocking")).statuses
 
 
 def test_a_stalled_partition_that_overfills_leaves_a_node_that_is_fuller_than_others() -> None:

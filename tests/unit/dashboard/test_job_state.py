@@ -285,6 +285,17 @@ def test_moves_are_told_with_who_asked_and_what_goes_where():
     assert ended.text == "1 partition moved in 1 s, with a pause of 50 ms"
 
 
+def test_another_number_of_nodes_is_told_with_why():
+    """Too full, and too empty."""
+    used = "95% of what 3 nodes may spend is used"
+    job = folded(
+        [started(), events.ClusterScaled(START_S + 1, 3, 5, used), events.ClusterScaled(START_S + 9, 5, 4, "a user asked for it")]
+    )
+    more, fewer = [known for known in job.incidents if known.kind == "scaled"]
+    assert (more.text, list(more.why)) == ("5 nodes are wanted instead of 3", [f"{used}. Nodes are asked for."])
+    assert list(fewer.why) == ["A user asked for it. Nodes are drained one by one and given back."]
+
+
 def test_an_epoch_that_is_shown_after_its_nodes_were_lost_brings_nobody_back():
     """It was committed before; the recovery goes on until a later epoch is shown, or the driver says who is back."""
     down = [f"{query}/{group}" for query in ("busy", "quiet") for group in range(8)]

@@ -261,8 +261,15 @@ MISMATCHES = {
     ),
     "aggregate with a key's name": (
         lambda job, stream: stream.aggregate("x", key="who", who=count()),
-        "has the name of a key column",
-        "rename it",
+        "aggregate 'x' would have two columns called 'who'",
+        "expected one: rename the key column or the aggregate",
+    ),
+    "key with the name of a window's bound": (
+        lambda job, stream: stream.map("m", pl.all(), pl.col("who").alias("window_end")).window(
+            "x", "1s", key="window_end", n=count()
+        ),
+        "window 'x' would have two columns called 'window_end'",
+        "expected one: rename the key column or the aggregate",
     ),
     "no aggregate": (
         lambda job, stream: stream.window("x", "1s", key="who"),

@@ -106,8 +106,8 @@ def test_join_without_bound_is_repeatable_and_needs_no_time():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"on": ("who",)}, "uses column 'who'"),
-        ({"on": ()}, "at least one key column"),
+        ({"key": ("who",)}, "uses column 'who'"),
+        ({"key": ()}, "at least one key column"),
         ({"how": "right"}, "expected one of inner, left"),
         ({"window_us": 10}, "both within and window"),
         ({"within_us": -1}, "not negative"),

@@ -1,10 +1,14 @@
 """Expressions that take several rows together are refused where they are described; all others are accepted."""
 
+from datetime import datetime
+
 import polars as pl
 import pytest
 
 from resurge.api.builder import Stream, TopologyBuilder
 from resurge.errors import TopologyError
+from resurge.operators.base import EpochContext
+from resurge.operators.stateless import Transform
 from tests.support.scripted import scripted
 
 SCHEMA = {
@@ -20,6 +24,22 @@ SCHEMA = {
     "d": pl.Decimal(10, 2),
     "r": pl.Array(pl.Float32, 2),
 }
+TABLE = pl.DataFrame(
+    {
+        "v": [1, 2, 3],
+        "w": [0.5, None, 2.0],
+        "s": ["A,b", None, "c"],
+        "k": ["x", "y", "x"],
+        "l": [[5, 6], [], [7]],
+        "at": [datetime(2024, 1, 1, 5, 30)] * 3,
+        "st": [{"x": 1}] * 3,
+        "c": ["a", "b", "a"],
+        "e": ["a", "b", "a"],
+        "d": [1, 2, 3],
+        "r": [[1.0, 2.0]] * 3,
+    },
+    schema=SCHEMA,
+)
 v, w, s, lists = pl.col("v"), pl.col("w"), pl.col("s"), pl.col("l")
 
 TOGETHER = [
@@ -107,3 +127,56 @@ def test_columns_of_different_lengths_are_refused_with_the_way_to_explode() -> N
 def test_who_declares_that_any_cut_will_do_may_take_rows_together() -> None:
     """What comes out is logged, so that a replay does not change it."""
     rows().map("x", pl.col("v").sum(), deterministic=False)
+
+
+def transform(kind: str, *expressions: pl.Expr) -> Transform:
+    return Transform("x", ("rows",), kind, None, expressions)
+
+
+@pytest.mark.parametrize("expression", TOGETHER, ids=str)
+def test_an_expression_over_several_rows_is_never_applied_to_many_key_groups_at_once(expression: pl.Expr) -> None:
+    """A key group's rows would depend on those of others."""
+    assert transform("map", expression).apply_row_by_row(TABLE, EpochContext(0, None)) is None
+
+
+@pytest.mark.parametrize("expression", ALONE, ids=str)
+def test_what_is_applied_to_many_key_groups_at_once_tells_which_row_each_is_made_of(expression: pl.Expr) -> None:
+    """The rows are those of an ordinary call, each in its place."""
+    made = transform("map", expression).apply_row_by_row(TABLE, EpochContext(0, None))
+    if made is not None:
+        assert made.rows.equals(transform("map", expression).apply(TABLE, EpochContext(0, None)))
+        assert made.places.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [v + 1, pl.all(), s.str.to_lowercase(), s.str.split(","), pl.col("at").dt.truncate("1h"), v.clip(0, 3), v.is_in([1, 2])],
+    ids=str,
+)
+def test_usual_expressions_are_applied_to_many_key_groups_at_once(expression: pl.Expr) -> None:
+    """Of columns, arithmetic, strings, times and conditions; with another column beside them."""
+    assert transform("map", v.alias("beside"), expression).apply_row_by_row(TABLE, EpochContext(0, None))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        v.map_batches(lambda column: column + 1, return_dtype=pl.Int64),
+        v.map_elements(lambda value: divmod(value, 2)[1], return_dtype=pl.Int64),
+        s.str.to_datetime(),
+        w.log(),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_looked_into_is_applied_to_one_key_group_at_a_time(expression: pl.Expr) -> None:
+    """So are a format that is found in the first rows, and functions that may be computed in other ways for many rows."""
+    assert transform("map", expression).apply_row_by_row(TABLE, EpochContext(0, None)) is None
+
+
+def test_filters_and_flat_maps_tell_which_row_each_is_made_of() -> None:
+    """A row may be left out, or be made into several."""
+    kept = transform("filter", v > 1).apply_row_by_row(TABLE, EpochContext(0, None))
+    assert kept is not None and kept.places.tolist() == [1, 2] and kept.rows.equals(TABLE.filter(v > 1))
+    several = transform("flat_map", v, lists).apply_row_by_row(TABLE, EpochContext(0, None))
+    assert several is not None and several.places.tolist() == [0, 0, 2]
+    assert several.rows.rows() == [(1, 5), (1, 6), (3, 7)]

@@ -52,7 +52,7 @@ def test_smallest_first():
 
 def test_expired_groups_leave_no_state():
     """A group is forgotten when the watermark reaches its time, and rows for it are late from the next epoch on."""
-    expiring = replace(TOP, per=("until", "city"), expire="until")
+    expiring = replace(TOP, key=("until", "city"), expire="until")
     result = run_epochs(
         expiring, [SHAPE], [epoch(("x", "a", 1, 10), closing_us=10), epoch(("x", "a", 1, 10), ("x", "a", 1, None))]
     )
@@ -66,7 +66,7 @@ def test_expired_groups_leave_no_state():
     ("change", "message"),
     [
         ({"by": "size"}, "uses column 'size'"),
-        ({"per": ("town",)}, "uses column 'town'"),
+        ({"key": ("town",)}, "uses column 'town'"),
         ({"k": 0}, "a k of at least 1"),
         ({"identity": ()}, "at least one identity column"),
         ({"expire": "until"}, "expected a Datetime column among"),

@@ -73,6 +73,23 @@ def test_the_last_stretch_is_taken_with_a_live_epoch() -> None:
     assert asked.final_step_before_epoch(1.2) is beside
 
 
+def test_a_live_epoch_that_has_waited_takes_nothing_along() -> None:
+    """One that begins late has used its slack: those that are nearly caught up go on in the background."""
+    asked = choice(lagging(2), replace(QUIET, late_s=1.0))
+    assert asked.step_with_epoch() is None
+    [step] = asked.background_steps(0.0)
+    assert step.partitions == {B: range(6, 8)}
+
+
+def test_a_step_with_a_shadow_ends_where_buffers_begin() -> None:
+    """Only the first epoch is not buffered: the step takes two, and the next one needs no shadow."""
+    recovery = lagging(9)
+    asked = StepChoice(recovery, {(A, B): EpochSet.of(range(7, recovery.head + 1))}, {}, QUIET)
+    [step] = asked.background_steps(1.0)
+    assert step.shadows == {A: range(6, 7)}
+    assert step.partitions == {B: range(6, 8)}
+
+
 def test_where_jobs_run_one_by_one_steps_fit_between_two_epochs() -> None:
     """Four seconds, less one of overhead, at a quarter of a second an epoch; hardly any time still takes two."""
     asked = choice(lagging(16), ALONE)
@@ -160,6 +177,14 @@ def test_where_live_partitions_wait_for_the_same_core_steps_stay_short() -> None
         choice(recovery, timing).background_steps(budget_s) for timing, budget_s in ((QUIET, 1.0), (learnt, 1.0), (learnt, 2.0))
     ]
     assert [step.longest for [step] in steps] == [4, 4, 6]
+
+
+def test_far_behind_a_step_takes_a_quarter_of_the_lag() -> None:
+    """b shares its node with a live partition and has no time before the next epoch: two epochs would not gain on the head."""
+    recovery = lagging(16, cost=1.0)
+    statuses = {**recovery.statuses, B: replace(recovery.statuses[B], node=recovery.statuses[A].node)}
+    [step] = choice(replace(recovery, statuses=statuses), QUIET).background_steps(0.0)
+    assert step.longest == 4
 
 
 def test_readers_are_patient_as_they_are_used_to_more() -> None:

@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 
 from resurge.report import Table, write_report
 from resurge.report.page import render
-from resurge.telemetry.events import JobStopped, Warned
+from resurge.telemetry import metrics
+from resurge.telemetry.events import JobStopped, LoadMeasured, MoveEnded, NodeLoad, NodeNamed, Warned
 from tests.support.telemetry import START_S, epoch, started, steady_run
 
 
@@ -124,3 +125,29 @@ def test_many_queries_are_all_in_the_table_and_the_most_valuable_in_the_plot():
     html = render(events)
     assert html.count("<td>q") == 30
     assert "6 queries of lower priority are only in the table" in html
+
+
+def loads(*used: tuple[float, float]) -> list[object]:
+    """Two nodes, measured once a second; the second of them is called by its user's name."""
+    measured = [
+        LoadMeasured(START_S + second, second, {}, {"0": NodeLoad(a, 1.0, {"counts": 2}), "1": NodeLoad(b, 0.5, {"counts": 1})})
+        for second, (a, b) in enumerate(used, 1)
+    ]
+    return [NodeNamed(START_S, "1", "node-2"), *measured]
+
+
+def test_report_draws_the_utilisation_of_each_node_and_when_partitions_moved():
+    """A line per node under its name, a mark for a move; one node alone needs no picture."""
+    events = [*steady_run(6), *loads((0.9, 0.1), (0.8, 0.1), (0.5, 0.25)), MoveEnded(START_S + 2.5, "", 3, 0.5, 0.01, 100)]
+    html = render(events)
+    assert "<h2>Utilisation per node</h2>" in html and "A dotted line is a move" in html
+    assert "node 0" in html and "node-2" in html
+    assert metrics.utilisation(events)["node-2"][-1].value == 0.5
+    assert "Utilisation per node" not in render(steady_run(6))
+
+
+def test_many_nodes_are_drawn_as_a_band():
+    """Thirteen nodes: the mean, between the emptiest and the fullest."""
+    nodes = {str(node): NodeLoad(node / 13, 1.0, {}) for node in range(13)}
+    html = render([*steady_run(6), LoadMeasured(START_S + 1, 1, {}, nodes), LoadMeasured(START_S + 2, 2, {}, nodes)])
+    assert "mean of 13 nodes" in html

@@ -33,6 +33,7 @@ from resurge.runtime.driver.runner import Member
 from resurge.storage.durable import Faults
 from resurge.storage.stored_job import open_job
 from resurge.testing.inline_runner import InlineRunner
+from tests.support.checkpoint_writing import writing
 from tests.support.engines import Bench, asked, assert_same_output, finish, started
 from tests.support.scripted import ScriptedReader, ScriptedSource, scripted
 
@@ -85,7 +86,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFr
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A job whose checkpoints are written when they are taken, so that it is known which there are."""
+    writing(monkeypatch, late=False)
     return Bench(tmp_path)
 
 
@@ -491,6 +494,9 @@ def test_damage_found_when_a_lost_node_comes_back_makes_the_job_go_back(
         for path in bench.store.glob("checkpoints/data/*00004-*"):
             flip_byte(path)
         runner.kill("b")
+        # Where the machine is busy, what is lost does not fit on the node that is left.
+        runner.add("c", Member(1))
+        engine.finish_recovery()
         engine.run(until_idle=True, drain=True)
         (warning,) = bench.warnings()
         assert "checkpoint of epoch 4 cannot be used" in warning and "going back to the checkpoint of epoch 2" in warning

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from resurge.api.builder import TopologyBuilder
 from resurge.model.topology import Topology
+from tests.support.checkpoint_writing import writing
 from tests.support.engines import Bench, finish, started
 from tests.support.scripted import scripted
 
@@ -19,8 +21,9 @@ def doubled(bench: Bench) -> Topology:
     return job.build()
 
 
-def test_a_job_without_state_trims_its_journal_and_goes_on_after_a_crash(tmp_path: Path) -> None:
+def test_a_job_without_state_trims_its_journal_and_goes_on_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a checkpoint with nothing in it nor a restart from one is an error; every row is shown once."""
+    writing(monkeypatch, late=False)
     bench = Bench(tmp_path)
     with started(bench.engine(doubled(bench))) as engine:
         for _ in range(EPOCHS // 2):

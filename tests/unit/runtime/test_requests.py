@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 from resurge.cli.main import app, register
 from resurge.model.names import NodeId
-from resurge.model.requests import Answer, Balance, Drain, Move, Verdict
+from resurge.model.requests import Answer, Balance, Drain, Move, Scale, Verdict
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.request_watch import RequestWatch
 from resurge.runtime.driver.runner import Member
 from resurge.storage import paths, requests
 from resurge.storage.durable import DurableStore
-from resurge.telemetry.events import NodeNamed
+from resurge.telemetry.events import NodeNamed, Warned
 from resurge.testing.inline_runner import InlineRunner
 from tests.support import crash_job
 
@@ -75,7 +75,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A job that runs in a thread until the tests are over."""
     folder = tmp_path_factory.mktemp("running")
     crash_job.write_input(folder, epochs=400)
-    options = RunOptions(str(folder / "job"), interval_s=0, checkpoint_interval=50, local_root=str(folder))
+    # The balancer is off: a move of its own would have what a test asks for refused.
+    options = RunOptions(str(folder / "job"), interval_s=0, checkpoint_interval=50, local_root=str(folder), balance="off")
     runner = PacedRunner(nodes={f"n{index}": Member(2) for index in range(3)})
     engine = Engine(crash_job.topology(folder), runner, options)
     thread = threading.Thread(target=run_until_done, args=(engine,), daemon=True)
@@ -97,7 +98,8 @@ def test_a_move_and_a_drain_are_carried_out_while_the_job_runs(running: Path) ->
     """The command waits, and says how long it took and how long the key groups paused."""
     code, told = asked("move", running, "totals", "--to", "n2", "--json")
     answer = json.loads(told)
-    assert (code, answer["verdict"]) == (0, "done") and "moved" in answer["text"] and answer["pause_s"] < 5
+    assert (code, answer["verdict"]) == (0, "done"), told
+    assert "moved" in answer["text"] and answer["pause_s"] < 5
     code, told = asked("move", running, "totals", "--to", "n2", "--how", "direct")
     assert code == 0 and "everything asked for is on n2 already" in told
     code, told = asked("balance", running, "--dry-run")
@@ -115,6 +117,7 @@ def test_a_move_and_a_drain_are_carried_out_while_the_job_runs(running: Path) ->
         (("move", "totals/0", "--to", "n9"), "there is no node 'n9' (up and warm: n0, n1, n2)"),
         (("move", "totals/0", "--to", "n1", "--how", "teleport"), "a move cannot be made by 'teleport'"),
         (("drain", "gone"), "there is no node 'gone'"),
+        (("scale", "3"), "the job runs without --scale: start it with --scale MIN..MAX"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(arguments: tuple[str, ...], words: str, running: Path) -> None:
@@ -136,6 +139,40 @@ def test_a_job_that_does_not_run_answers_nothing_and_the_request_is_withdrawn(tm
 def test_a_wish_travels_as_it_is(tmp_path: Path) -> None:
     """Every kind of request is read as it was written."""
     store = DurableStore(str(tmp_path))
-    for wish in (Move("a", "counts", NodeId("n"), [1], "direct"), Drain("b", NodeId("n")), Balance("c", is_dry_run=True)):
+    for wish in (
+        Move("a", "counts", NodeId("n"), [1], "direct"),
+        Drain("b", NodeId("n")),
+        Balance("c", is_dry_run=True),
+        Scale("d", 3),
+    ):
         requests.ask(store, 1, wish)
         assert requests.read_wish(store, 1, wish.request) == wish
+
+
+def test_a_node_that_was_drained_takes_nothing_in_the_next_run(tmp_path: Path) -> None:
+    """Its failure domain is in the checkpoint; the next run warns of it, and may be told to use it."""
+    crash_job.write_input(tmp_path, epochs=40)
+    members = {f"n{index}": Member(2, domain=f"host-{index}") for index in range(2)}
+
+    def engine(**more: bool) -> Engine:
+        options = RunOptions(str(tmp_path / "job"), interval_s=0, checkpoint_interval=2, local_root=str(tmp_path), **more)
+        return Engine(crash_job.topology(tmp_path), PacedRunner(nodes=members), options)
+
+    first = engine()
+    first.start()
+    first.ask(Drain("r1", NodeId("n1")))
+    first.run(until_idle=True)
+    assert first.state.draining == {"n1"} and first.state.migration is None
+    first.close()
+    warned: list[str] = []
+    again = engine()
+    again.telemetry.listeners.append(lambda event: warned.append(event.message) if isinstance(event, Warned) else None)
+    again.start()
+    assert again.state.draining == {"n1"}
+    assert {known.node for known in again.recovery.statuses.values()} <= {"n0", None}
+    assert any("nodes of host-1 take nothing" in message for message in warned)
+    again.close()
+    used = engine(uses_drained=True)
+    used.start()
+    assert not used.state.draining
+    used.close()

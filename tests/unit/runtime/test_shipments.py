@@ -70,7 +70,7 @@ class Node:
         newest_us = (START - datetime(1970, 1, 1)) // timedelta(microseconds=1) + epoch * 2_000_000
         context = EpochContext(epoch, newest_us - 4_000_000, newest_us - 2_000_000)
         call = Call(self.operator, self.groups, KEY_GROUPS, grouped, batches, cohort.state, context)
-        cohort.advance(epoch, call.run(lambda group, compute: compute()))
+        cohort.advance(epoch, call.run())
         self.saved(states)
 
     def saved(self, states: CohortStates) -> CohortReport:

@@ -19,6 +19,7 @@ from resurge.runtime.driver.engine import Engine
 from resurge.storage import checkpoint_store
 from resurge.storage.durable import DurableStore
 from resurge.storage.journal import CheckpointPublished, EpochPlanned, Journal
+from tests.support.checkpoint_writing import writing
 from tests.support.engines import Bench, asked, assert_same_output, finish, started
 from tests.support.scripted import scripted
 
@@ -28,10 +29,13 @@ ROWS = [[pl.DataFrame({"who": ["a", "b"], "amount": [epoch, 2 * epoch]})] for ep
 OPERATIONS = ("create", "replace", "read", "exists", "names", "remove")
 
 
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is lost here, and the drivers write some thousand files."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+@pytest.fixture(autouse=True, scope="module")
+def quick_disk() -> Iterator[None]:
+    """No power is lost here; the drivers write some thousand files, and checkpoints when they are taken, so that all is counted."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("os.fsync", lambda descriptor: None)
+        writing(patched, late=False)
+        yield
 
 
 @pytest.fixture(params=["script", "files"], scope="module")
@@ -142,6 +146,10 @@ def test_a_driver_stopped_at_any_stage_and_woken_after_two_takeovers_changes_not
 
         passed = interrupted(sleeper, at, two_takeovers)
         ended = run_sleeper(sleeper)
+        if len(passed) < at:
+            # How often sources are asked differs a little: this driver had ended before it was to be stopped.
+            assert ended is None and at > stages - 5
+            break
         what = f"after {at}: {passed[at - 1]}: {ended!r}"
         is_new = sleeper.journal.generation > 2
         if is_new:

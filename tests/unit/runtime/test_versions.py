@@ -10,7 +10,7 @@ from resurge.connectors.posts import posts
 from resurge.connectors.sinks import MemorySink
 from resurge.coordinator.buffers import Buffers
 from resurge.model.names import KeyGroup, NodeId, Partition
-from resurge.model.work import Job, Replica, Task
+from resurge.model.work import LAST_EPOCH, Job, Replica, Task
 from resurge.operators.aggregates import count, sum_
 from resurge.operators.program import Program, compile_topology
 from resurge.protocols.catch_up import next_step
@@ -123,6 +123,6 @@ def test_buffers_of_lost_nodes_do_not_count() -> None:
     versions.keep_only([], [], [OTHER])
     assert not versions.replays({pair: range(1, 4)})
     versions, _, recovery = outage(chain(), 3)
-    versions.drop_buffers()
+    versions.drop_buffers(LAST_EPOCH)
     assert not versions.replays({pair: range(1, 4)})
     assert next_step(recovery, {}, {}) is not None

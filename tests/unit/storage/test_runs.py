@@ -2,9 +2,22 @@
 
 import polars as pl
 
+from resurge.operators.hashing import key_groups_of
 from resurge.operators.sorted_runs import TableDelta, TableSpec
-from resurge.operators.state import KeyedTable, State
-from resurge.storage.runs import LEAST_UNUSED_BYTES, RunRef, SegmentWriter, placed_anew, save_locally, wasteful_segments
+from resurge.operators.state import KeyedTable, State, joined
+from resurge.storage.runs import (
+    LEAST_UNUSED_BYTES,
+    Loader,
+    RunRef,
+    SavedCohort,
+    SegmentWriter,
+    durable_only,
+    known_durable,
+    placed_anew,
+    save_locally,
+    wasteful_segments,
+    write_durably,
+)
 
 SPEC = TableSpec(pl.Schema({"key": pl.Int64(), "value": pl.Int64()}), ("key",))
 
@@ -42,3 +55,41 @@ def test_little_waste_is_left_alone() -> None:
     """Writing a few bytes once more in every epoch would cost more than they take."""
     both, size_bytes = saved({"large": rows(0, 1000), "small": rows(0, 10)}, "first")
     assert wasteful_segments([{"small": both["small"]}], {"first": size_bytes}) == frozenset()
+
+
+def keys_of(group: int, count: int) -> pl.Series:
+    """So many keys of one of two key groups."""
+    keys = pl.Series("key", range(10 * count), dtype=pl.Int64)
+    return keys.filter(pl.Series(key_groups_of(SPEC.hashes(keys.to_frame()), 2) == group)).head(count)
+
+
+def test_a_key_group_that_leaves_and_comes_back_brings_no_old_rows_of_its_neighbours() -> None:
+    """The place of a run that was cut has their rows as well: neither is it written again, nor do those rows hide newer ones."""
+    many, few = keys_of(0, 1000), keys_of(1, 10)
+    keys = pl.concat([many, few])
+    table = KeyedTable(SPEC).apply(TableDelta(pl.DataFrame([keys, keys.alias("value")])))
+    first, durable = SegmentWriter("first"), SegmentWriter("durable")
+    content: dict[str, bytes] = {}
+
+    def read(place: RunRef) -> memoryview:
+        return memoryview(content[place.segment])[place.offset : place.offset + place.length]
+
+    state, tables = save_locally({"t": table}, first)
+    content["first"] = first.finish(b"")
+    written = write_durably(SavedCohort("o", [0, 1], tables), read, durable, 2)
+    state = known_durable(state, {run.local or "": run.durable for run in written.tables["t"].runs})
+    stays, leaves = (state["t"].within([group], 2) for group in (0, 1))
+    assert {run.local for run in (*stays.runs, *leaves.runs)} == {state["t"].runs[0].local}
+    changed = stays.apply(TableDelta(pl.DataFrame([many.head(300), (many.head(300) * 0).alias("value")])))
+    back = joined([changed, leaves])
+    second = SegmentWriter("second")
+    state, tables = save_locally({"t": back}, second)
+    content["second"], before_bytes = second.finish(b""), durable.size
+    tables = write_durably(SavedCohort("o", [0, 1], tables), read, durable, 2).tables
+    content["durable"] = durable.finish(b"")
+    assert durable.size - before_bytes < before_bytes
+    loader = Loader({"t": SPEC}, 2, read)
+    expected = back.rows().sort("key")
+    assert second.size < first.size
+    assert loader.local([SavedCohort("o", [0, 1], tables)], [0, 1])["t"].rows().sort("key").equals(expected)
+    assert loader.durable([SavedCohort("o", [0, 1], durable_only(tables))], [0, 1])["t"].rows().sort("key").equals(expected)

@@ -206,6 +206,7 @@ def test_a_torn_last_record_after_which_all_others_were_trimmed_is_named(tmp_pat
     with started(bench.engine(topology(bench), checkpoint_interval=1, checkpoints_kept=1)) as engine:
         for _ in range(2):
             engine.step()
+        engine.checkpoint()
         last = engine.journal.next_number - 1
     torn(bench.store / "journal", last)
     with pytest.raises(StorageError, match=rf"journal/{last:012d}.json does not fit its checksum"):

@@ -6,9 +6,13 @@ from rich.console import Console
 
 from resurge.cli.live_view import RecentEvents, drawn, incident, plain_line
 from resurge.telemetry.events import (
+    CopiesPlaced,
     JobStarted,
     LagMeasured,
+    LoadMeasured,
+    MoveEnded,
     NodeJoined,
+    NodeLoad,
     NodeLost,
     NodeNamed,
     NodeResponded,
@@ -83,3 +87,37 @@ def test_the_view_has_the_lag_of_every_partition():
     assert "lag of orders by partition: 1: 3,400, 0: 12, 2: 0" in shown
     (line,) = [line for line in shown if line.startswith("lag of many")]
     assert line.endswith("7: 93 and 12 more")
+
+
+def test_the_view_has_what_nodes_hold_and_how_full_they_are():
+    """The fullest first; one that drains may spend nothing."""
+    nodes = {
+        "0": NodeLoad(0.1, 0.8, {"counts": 3}),
+        "1": NodeLoad(0.6, 0.8, {"counts": 5, "top": 1}),
+        "2": NodeLoad(0.0, 0.0, {}),
+    }
+    shown = screen(view_of(LoadMeasured(START_S, 1, {}, nodes)))
+    at = shown.index("node utilisation partitions of which")
+    assert shown[at + 1 : at + 4] == ["node-1 75% 6 counts 5, top 1", "node-2 12% 3 counts 3", "2 drains 0"]
+
+
+def test_a_move_is_told_with_its_pause():
+    """Also one that did not succeed."""
+    assert (
+        incident(MoveEnded(START_S, "", 6, 1.25, 0.016, 28_698))
+        == "6 partitions moved in 1.25 s, paused for 16 ms, 28.7 kB shipped"
+    )
+    assert incident(MoveEnded(START_S, "r1", 0, 2.0, 0.0, 0, "1 was lost; nothing has moved")) == (
+        "0 partitions moved in 2 s: 1 was lost; nothing has moved"
+    )
+
+
+def test_the_view_says_how_many_copies_lie_on_each_node():
+    """Only where there are copies, and none on a node that is not named."""
+    nodes = {"0": NodeLoad(0.1, 0.8, {"counts": 3}), "1": NodeLoad(0.6, 0.8, {"counts": 5})}
+    loads = LoadMeasured(START_S, 1, {}, nodes)
+    assert "node utilisation partitions of which" in screen(view_of(loads))
+    shown = screen(view_of(loads, CopiesPlaced(START_S, "correlated", {"0": 4}, 8, 4)))
+    assert "node utilisation partitions copies of which" in shown
+    assert "node-1 75% 5 0 counts 5" in shown
+    assert "node-2 12% 3 4 counts 3" in shown

@@ -149,6 +149,7 @@ def test_grafana_dashboard_asks_only_for_metrics_that_there_are():
     assert unshown <= {
         "resurge_job_info", "resurge_query_priority", "resurge_node_partitions", "resurge_buffering", "resurge_epochs", "resurge_checkpoints",
         "resurge_checkpoint_epoch_number", "resurge_driver_starts", "resurge_state_rows",
+        "resurge_given_up_partitions", "resurge_skipped_epochs", "resurge_skipped_rows",
     }  # fmt: skip
 
 

@@ -4,12 +4,13 @@ import threading
 import time
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any
 
 from resurge.connectors.extras import client_library
-from resurge.connectors.kafka.client import REQUEST_TIMEOUT_S, KafkaCluster, is_passing, patiently
+from resurge.connectors.kafka.client import REQUEST_TIMEOUT_S, KafkaCluster, Made, is_passing, patiently
 from resurge.connectors.kafka.offsets import OffsetRange, check_same_topic, lost_rows
 from resurge.errors import ResurgeError, SourceError
 
@@ -157,28 +158,38 @@ def admin_client(cluster: KafkaCluster) -> Any:
 
 
 def describe(topic: Topic, failure: type[ResurgeError] = SourceError) -> Any:
-    """What the brokers say of a topic now; one that was made a moment ago may not be known at once."""
+    """What the brokers say of a topic now."""
+
+    def ask() -> Any:
+        library = client_library("confluent_kafka", "kafka", "Kafka")
+        wanted = library.TopicCollection([topic.name])
+        asked = admin_client(topic.cluster).describe_topics(wanted, request_timeout=topic.cluster.request_timeout_s)
+        return asked[topic.name].result()
+
+    return ask_of_topic(topic, "describe", ask, failure)
+
+
+def ask_of_topic(topic: Topic, action: str, ask: Callable[[], Made], failure: type[ResurgeError] = SourceError) -> Made:
+    """The answer to a question about a topic; one that was made a moment ago may not be known at once."""
+    library = client_library("confluent_kafka", "kafka", "Kafka")
+
+    def answer() -> list[Made]:
+        try:
+            return [ask()]
+        except library.KafkaException as error:
+            if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+                raise
+            return []
+
     deadline = time.monotonic() + min(NEW_TOPIC_S, topic.cluster.retry_timeout_s)
-    while (found := patiently(topic.cluster, f"describe topic {topic.name!r}", failure, lambda: _described(topic))) is None:
+    while not (found := patiently(topic.cluster, f"{action} topic {topic.name!r}", failure, answer)):
         if time.monotonic() > deadline:
             raise failure(
                 f"Kafka at {topic.cluster.servers} has no topic {topic.name!r}; expected one: create it, or correct the name. "
                 "If it was deleted, what was not read of it is gone"
             )
         time.sleep(WAIT_S)
-    return found
-
-
-def _described(topic: Topic) -> Any:
-    library = client_library("confluent_kafka", "kafka", "Kafka")
-    wanted = library.TopicCollection([topic.name])
-    asked = admin_client(topic.cluster).describe_topics(wanted, request_timeout=topic.cluster.request_timeout_s)
-    try:
-        return asked[topic.name].result()
-    except library.KafkaException as error:
-        if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
-            raise
-        return None
+    return found[0]
 
 
 def topic_id(topic: Topic) -> str:

@@ -10,8 +10,8 @@ import polars as pl
 from resurge.connectors.contracts import BadRowPolicy, Offset, ReadLimit, Source, SourceLog, SourceReader
 from resurge.connectors.extras import client_library
 from resurge.connectors.frames import bad_frame, refuse_bad_rows
-from resurge.connectors.kafka.client import KafkaCluster, patiently
-from resurge.connectors.kafka.consuming import Topic, admin_client, describe, read_messages
+from resurge.connectors.kafka.client import KafkaCluster
+from resurge.connectors.kafka.consuming import Topic, admin_client, ask_of_topic, describe, read_messages
 from resurge.connectors.kafka.decoding import RAW_SCHEMA, check_json_schema, json_frame, raw_frame
 from resurge.connectors.kafka.offsets import (
     EARLIEST,
@@ -181,4 +181,4 @@ class KafkaReader(SourceReader):
             )
             return {where.partition: answer.result().offset for where, answer in answers.items()}
 
-        return patiently(self.topic.cluster, f"tell the offsets of topic {self.topic.name!r}", SourceError, ask)
+        return ask_of_topic(self.topic, "tell the offsets of", ask)

@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 
+from resurge.coordinator import costs
 from resurge.coordinator.state import JobState, Migration
 from resurge.model.requests import PRECOPY
 
-UNEVEN = 1.3
+UNEVEN = 1.15
 """The highest utilisation over that of the whole cluster from which on load counts as uneven."""
 LEAST_UTILISATION = 0.1
 """Below this, nobody gains by moving anything."""
-UNEVEN_EPOCHS = 5
-REST_EPOCHS = 10
+UNEVEN_EPOCHS = 3
+REST_EPOCHS = 4
 """How long nothing moves after a move, so that its effect is measured first."""
+REST_IN_VAIN_EPOCHS = 30
+"""How long the planner is not asked again after it found no move that is worth it."""
 
 
 def proposed(state: JobState, now_s: float) -> JobState:
@@ -19,17 +22,19 @@ def proposed(state: JobState, now_s: float) -> JobState:
     watch, recovery = state.balancing, state.recovery
     if not state.settings.balances or recovery.head == watch.head or not recovery.all_live:
         return state
-    is_uneven = _is_uneven(state)
-    watch = replace(watch, head=recovery.head, uneven=watch.uneven + 1 if is_uneven else 0)
+    # After a recovery the load is uneven by placement, and not by chance.
+    is_recovered = 0 < watch.head < recovery.head - 1
+    counted = UNEVEN_EPOCHS if is_recovered else watch.uneven + 1
+    watch = replace(watch, head=recovery.head, uneven=counted if _is_uneven(state) else 0)
     if watch.uneven < UNEVEN_EPOCHS or recovery.head < watch.not_before_epoch:
         return replace(state, balancing=watch)
     return replace(state, balancing=replace(watch, uneven=0), migration=Migration("", PRECOPY, now_s))
 
 
-def rested(state: JobState) -> JobState:
+def rested(state: JobState, *, is_better: bool) -> JobState:
     """A move has ended, or none was found: nothing moves for a while."""
-    rest = replace(state.balancing, uneven=0, not_before_epoch=state.recovery.head + REST_EPOCHS)
-    return replace(state, balancing=rest)
+    epochs = REST_EPOCHS if is_better else REST_IN_VAIN_EPOCHS
+    return replace(state, balancing=replace(state.balancing, uneven=0, not_before_epoch=state.recovery.head + epochs))
 
 
 def _is_uneven(state: JobState) -> bool:
@@ -37,10 +42,8 @@ def _is_uneven(state: JobState) -> bool:
     total = sum(capacity.values())
     if len(capacity) < 2 or total <= 0:
         return False
-    used = dict.fromkeys(capacity, 0.0)
-    for partition, known in state.recovery.statuses.items():
-        if known.node is not None and known.node in used:
-            used[known.node] += state.recovery.costs.get(partition, 0.0)
+    by_node = costs.used(state.recovery)[1]
+    used = {node: by_node.get(node, 0.0) for node in capacity}
     mean = sum(used.values()) / total
     highest = max(used[node] / capacity[node] for node in used if capacity[node] > 0)
     return highest > LEAST_UTILISATION and highest > UNEVEN * mean

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from resurge.coordinator.jobs import step_job
 from resurge.coordinator.policies.submitting import admits, submitted
-from resurge.coordinator.state import JobState
+from resurge.coordinator.state import JobState, Turn
 from resurge.protocols import recovery as transitions
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.step_choice import EARLY_SHARE, StepChoice
@@ -18,7 +18,8 @@ def choice(state: JobState) -> StepChoice:
     unit_s = settings.interval_s * settings.headroom
     is_concurrent = settings.is_concurrent and not rhythm.progress.is_stuck
     pace = rhythm.pace
-    timing = StepTiming(settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken)
+    late_s = state.lane.late_s if state.lane.turn is not Turn.RESTING else 0.0
+    timing = StepTiming(settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken, late_s)
     shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
     under_way = [flight.step for flight in state.background if flight.step is not None]
     return StepChoice(recovery, state.buffers.coverage(recovery.graph.upstream), shadows, timing, under_way)

@@ -1,24 +1,43 @@
-"""When a live epoch also saves the state of every partition that takes it."""
+"""When a live epoch also takes a checkpoint, and whether one that is being written still counts."""
 
-from resurge.coordinator.inputs import Failure
-from resurge.coordinator.state import JobState
+from dataclasses import replace
+
+from resurge.coordinator.state import JobState, Taken
+from resurge.model.names import Partition
 from resurge.protocols import recovery as transitions
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.checkpoint import is_due
-from resurge.protocols.recovery import Phase, RecoveryState
-
-MOST_NAMED = 5
-"""A message names so many partitions; more would hide what it says."""
+from resurge.protocols.recovery import RecoveryState
 
 
-def is_wanted(state: JobState, epoch: int) -> bool:
-    """Enough epochs have passed since the last checkpoint, or since that of some partition that is live."""
-    recovery, interval = state.recovery, state.settings.checkpoint_interval
-    if recovery.all_live and recovery.cuts.first == recovery.cuts.last:
-        return is_due(epoch, interval, recovery.checkpoint)
-    if not state.settings.saves_partially:
-        return recovery.all_live and is_due(epoch, interval, recovery.checkpoint)
-    return any(is_due(epoch, interval, recovery.restore_point(partition)) for partition in recovery.live)
+def is_wanted(state: JobState, epoch: int, now_s: float) -> bool:
+    """The last checkpoint, or that of some partition that is live, is old enough; and none is being written."""
+    settings, recovery = state.settings, state.recovery
+    if state.taken is not None or not (recovery.all_live or (settings.saves_partially and recovery.live)):
+        return False
+    if settings.checkpoint_interval_s:
+        taken_s = state.rhythm.checkpoint_s
+        return taken_s is not None and now_s - taken_s >= settings.checkpoint_interval_s
+    if recovery.all_live and (recovery.cuts.first == recovery.cuts.last or not settings.saves_partially):
+        return is_due(epoch, settings.checkpoint_interval, recovery.checkpoint)
+    return any(is_due(epoch, settings.checkpoint_interval, recovery.restore_point(partition)) for partition in recovery.live)
+
+
+def saved_partitions(state: JobState, taken: Taken) -> frozenset[Partition]:
+    """The partitions that a checkpoint has."""
+    return frozenset(state.recovery.graph.upstream).difference(taken.absent)
+
+
+def given_up_if_lost(state: JobState) -> JobState:
+    """Without the checkpoint that is being written, if a node that writes it is gone, or a partition of it is not live any more.
+
+    Such a partition is down at an older checkpoint, which must stay; the next live epoch takes another one.
+    """
+    taken = state.taken
+    if taken is None:
+        return state
+    is_whole = taken.nodes <= state.recovery.capacity.keys() and saved_partitions(state, taken) <= state.recovery.live
+    return state if is_whole else replace(state, taken=None)
 
 
 def is_anything_new(state: JobState) -> bool:
@@ -34,26 +53,6 @@ def is_anything_new(state: JobState) -> bool:
         # A job without state has checkpoints too: they trim its journal.
         return recovery.checkpoint < recovery.head
     return any(recovery.restore_point(partition) < recovery.head for partition in recovery.live)
-
-
-def over_limit(state: JobState) -> Failure | None:
-    """Why the driver ends: partitions have been down for so long that more input is kept for them than the user allows."""
-    recovery, limit = state.recovery, state.settings.most_epochs_kept
-    if limit is None or recovery.all_live:
-        return None
-    waiting = recovery.of_phase(Phase.DOWN, Phase.STALLED)
-    absent = [partition for partition in waiting if recovery.head - recovery.restore_point(partition) > limit]
-    if not absent:
-        return None
-    oldest = min(recovery.restore_point(partition) for partition in absent)
-    named = ", ".join(map(str, absent[:MOST_NAMED])) + (
-        f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-    )
-    message = (
-        f"{len(absent)} partitions are down ({named}), and the input of {recovery.head - oldest} epochs is kept for them; expected at "
-        f"most {limit}: add nodes and run the same command again, or allow more; no data was lost"
-    )
-    return Failure("JobError", message)
 
 
 def is_possible_with(recovery: RecoveryState, step: CatchUp) -> bool:

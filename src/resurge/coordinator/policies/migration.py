@@ -5,7 +5,7 @@ epoch that the partitions take on their new nodes. Until that epoch commits, the
 fails on the way, there is one primary, and nothing is lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from resurge.coordinator import move_requests
@@ -14,27 +14,31 @@ from resurge.coordinator.inputs import JobResult, MovesPlanned
 from resurge.coordinator.jobs import shipping_job
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.move_requests import fits, move_problem, responded
-from resurge.coordinator.policies import balance
+from resurge.coordinator.policies import balance, copies, replaying
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.state import JobState, Migration
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import PRECOPY, Answer, Balance, Drain, Move, Verdict
-from resurge.model.work import Job, Replica, Role
+from resurge.model.requests import CPA, CPAL, PRECOPY, Answer, Balance, Drain, Move, Verdict
+from resurge.model.work import Job
 from resurge.protocols import recovery as transitions
 from resurge.protocols.recovery import Phase
 from resurge.telemetry import events
 
 MOST_SHIPPED_AT_ONCE = 8
-"""Partitions of one background job: it holds a core of each of its nodes, so it should be short."""
+"""Partitions that one background job ships from a node, or to one: it holds a core of each of its nodes, so it should be short."""
 MOST_ROUNDS = 4
 RIDING_BYTES = 1_000_000
-"""Once a shipment was no larger than this, the next one may ride in a live epoch."""
+"""Once a shipment was no larger than this, the next one may ride in a live epoch; so may all of a plan that is no larger."""
 
 Moves = Mapping[Partition, NodeId]
 
 
 def requested(state: JobState, wish: Move | Drain | Balance, now_s: float) -> JobState:
-    """Begin what a user asked for, or refuse it in one line."""
+    """Begin what a user asked for, or refuse it in one line. What nobody asked for stands back, unless it is just switching."""
+    own = state.migration is not None and not state.migration.request
+    if own and not any(flight.job.leaves for flight in state.jobs.values()):
+        wanted = given_up(state, "a user asked for something else", now_s)
+        state = state if move_requests.refusal(wanted, wish) else wanted
     refusal = move_requests.refusal(state, wish)
     if refusal:
         return responded(state, wish.request, Answer(Verdict.REFUSED, refusal))
@@ -62,13 +66,29 @@ def proposed(state: JobState, now_s: float) -> JobState:
         return replace(state, next_number=state.next_number + 1, migration=migration).sending(
             PlanMoves(state.next_number, problem)
         )
+    if migration.how == CPA:
+        return _relocated(state, migration, now_s) if migration.moves else _caught_up(state, migration, now_s)
     unready = _unready(state, migration)
-    if not unready or any(flight.job.ships for flight in state.jobs.values()):
+    if not unready or any(flight.job.ships or flight.job.is_replay for flight in state.jobs.values()):
         return state
-    moves = {partition: migration.moves[partition] for partition in unready[:MOST_SHIPPED_AT_ONCE]}
+    if migration.how == CPAL:
+        return replaying.replay(state, migration, unready, now_s)
+    moves = _shipped_at_once(state, unready, migration.moves)
     state, attempt = state.new_attempt()
     job = shipping_job(state, attempt, moves)
     return submitted(state, now_s, job, is_foreground=not state.settings.is_concurrent)
+
+
+def _shipped_at_once(state: JobState, unready: Iterable[Partition], moves: Moves) -> dict[Partition, NodeId]:
+    """What the next background job ships: so much that no node sends or receives more than some."""
+    found: dict[Partition, NodeId] = {}
+    shipping: dict[NodeId | None, int] = {}
+    for partition in unready:
+        ends = (state.recovery.statuses[partition].node, moves[partition])
+        if all(shipping.get(node, 0) < MOST_SHIPPED_AT_ONCE for node in ends):
+            found[partition] = moves[partition]
+            shipping |= {node: shipping.get(node, 0) + 1 for node in ends}
+    return found
 
 
 def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
@@ -76,15 +96,21 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
     migration = state.migration
     if migration is None or migration.question != answer.number:
         return state
-    migration = replace(migration, question=None, is_planned=True)
+    moves = {Partition.parse(name): node for name, node in answer.moves.items()}
+    # What a copy lacks is shipped too, and nobody knows how much that is.
+    is_small = answer.shipped_bytes is not None and answer.shipped_bytes <= RIDING_BYTES
+    rides = is_small and state.copies.keys().isdisjoint(moves.items())
+    migration = replace(migration, question=None, is_planned=True, rides=rides)
     state = replace(state, migration=migration)
     if answer.refusal:
         return _refused(state, answer.refusal, now_s)
-    moves = {Partition.parse(name): node for name, node in answer.moves.items()}
     if not state.recovery.all_live or not state.recovery.capacity.keys() >= set(moves.values()):
         return replace(state, migration=replace(migration, is_planned=False))
     if migration.is_dry_run:
         return _concluded(state, now_s, move_requests.summary(state, moves, answer))
+    if not moves and any(known.node == migration.drains for known in state.recovery.statuses.values()):
+        # To ask again would bring the same answer.
+        return _refused(state, f"no other node takes what is on {migration.drains}; ask again when more nodes are up", now_s)
     if not moves:
         return _concluded(state, now_s, "no move is worth it: nothing moves" if migration.drains is None else "")
     return _started(state, migration, moves, now_s)
@@ -103,28 +129,64 @@ def _started(state: JobState, migration: Migration, moves: Moves, now_s: float) 
 
 
 def _unready(state: JobState, migration: Migration) -> list[Partition]:
-    """The partitions of which much must still be shipped before they may switch."""
-    if migration.how != PRECOPY:
+    """The partitions of which much must still be shipped, or replayed, before they may switch."""
+    if migration.how == CPAL:
+        return replaying.behind(state, migration)
+    if migration.how != PRECOPY or migration.rides:
         return []
     return [
         partition
         for partition, target in migration.moves.items()
         if state.versions.get(partition) is not None
         and state.recovery.statuses[partition].node != target
-        and (
-            (partition, target) not in state.copies
-            or (migration.shipped_bytes.get(partition, 0) > RIDING_BYTES and migration.rounds.get(partition, 0) < MOST_ROUNDS)
-        )
+        and _is_far(state, migration, partition, target)
     ]
 
 
-def shipped(state: JobState, job: Job, result: JobResult) -> JobState:
+def _is_far(state: JobState, migration: Migration, partition: Partition, target: NodeId) -> bool:
+    """Whether the target has no copy, an old one that was not refreshed for the move, or one that much was shipped for lately."""
+    copy, rounds = state.copies.get((partition, target)), migration.rounds.get(partition, 0)
+    if copy is None:
+        return True
+    if not rounds:
+        return state.recovery.head - copy.cursor > replaying.NEAR_EPOCHS
+    return rounds < MOST_ROUNDS and migration.shipped_bytes.get(partition, 0) > RIDING_BYTES
+
+
+def shipped(state: JobState, job: Job, result: JobResult, now_s: float) -> JobState:
     """Other nodes have copies of states now."""
-    copies = dict(state.copies)
-    for ship in job.ships:
-        # What goes elsewhere while it is shipped is worth as much as before.
-        copies[ship.partition, ship.target] = Replica(ship.partition, ship.target, ship.cursor, job.attempt, Role.COPY)
-    return replace(state, copies=copies, migration=_counted(state.migration, result))
+    if not _is_ours(state.migration, job):
+        return copies.shipped(state, job, result, now_s)
+    return copies.shipped(replace(state, migration=_counted(state.migration, result)), job, result, now_s)
+
+
+def _is_ours(migration: Migration | None, job: Job) -> bool:
+    """Whether a job ships or replays for the migration, and not for copies that are kept."""
+    if migration is None or job.is_replay:
+        return migration is not None
+    return any(migration.moves.get(ship.partition) == ship.target for ship in job.ships)
+
+
+def shipping_failed(state: JobState, job: Job, reason: str, now_s: float) -> JobState:
+    """Whatever is wrong with shipping state, the job goes on without."""
+    if job.is_replay:
+        state = replaying.failed(state, job)
+    return given_up(state, reason, now_s) if _is_ours(state.migration, job) else copies.shipping_failed(state)
+
+
+def _relocated(state: JobState, migration: Migration, now_s: float) -> JobState:
+    """Everything moves at once to where a copy or the checkpoint is caught up from, as after a loss."""
+    if state.background or state.taken is not None:
+        # Another job reads or writes the states that are left behind.
+        return state
+    if full := fits(state, migration.moves):
+        return given_up(state, full, now_s)
+    state = replaying.relocated(state, migration.moves, now_s)
+    return replace(state, migration=replace(migration, moves={}, moved=len(migration.moves), paused_s=now_s))
+
+
+def _caught_up(state: JobState, migration: Migration, now_s: float) -> JobState:
+    return _concluded(replace(state, migration=replace(migration, pause_s=now_s - migration.paused_s)), now_s)
 
 
 def _counted(migration: Migration | None, result: JobResult) -> Migration | None:
@@ -144,7 +206,7 @@ def switching(state: JobState, now_s: float) -> tuple[JobState, Moves]:
     migration = state.migration
     if migration is None or migration.question is not None or not migration.is_planned or not migration.moves:
         return state, {}
-    if not state.recovery.all_live or state.background or _unready(state, migration):
+    if migration.how == CPA or not state.recovery.all_live or state.background or _unready(state, migration):
         return state, {}
     moves = {p: node for p, node in migration.moves.items() if state.recovery.statuses[p].node != node}
     if full := fits(state, moves):
@@ -159,8 +221,8 @@ def switched(state: JobState, job: Job, result: JobResult, now_s: float) -> JobS
         state,
         recovery=transitions.switched(state.recovery, placement),
         buffers=state.buffers.without_producers(placement),
-        copies={key: copy for key, copy in state.copies.items() if key[0] not in placement},
     )
+    state = copies.switched(state, placement)
     migration = _counted(state.migration, result)
     if migration is None:
         return state
@@ -175,11 +237,10 @@ def switched(state: JobState, job: Job, result: JobResult, now_s: float) -> JobS
 
 
 def after_loss(state: JobState, gone: frozenset[NodeId], now_s: float) -> JobState:
-    """Copies on lost nodes, or of lost primaries, are gone; so are the moves that needed them."""
+    """Copies on lost nodes are gone; so are the moves that needed them."""
     recovery = state.recovery
     down = frozenset(recovery.of_phase(Phase.DOWN))
-    copies = {key: copy for key, copy in state.copies.items() if key[1] not in gone and key[0] not in down}
-    state = replace(state, copies=copies, draining=state.draining - gone)
+    state = copies.after_loss(replace(state, draining=state.draining - gone), gone)
     migration = state.migration
     if migration is None:
         return state
@@ -244,5 +305,6 @@ def _ended(state: JobState, answer: Answer, now_s: float) -> JobState:
         )
         state = state.sending(Emit(emitted))
     full = Answer(answer.verdict, answer.text, took_s, migration.pause_s)
-    state = responded(replace(state, migration=None, copies={}), migration.request, full)
-    return balance.rested(state)
+    state = replaying.ended(copies.after_move(replace(state, migration=None)))
+    state = responded(state, migration.request, full)
+    return balance.rested(state, is_better=migration.moved > 0)

@@ -28,13 +28,20 @@ def _refused(state: JobState, job: Job) -> str:
     missing = sorted(job.nodes - state.recovery.capacity.keys())
     if missing or not job.nodes:
         return f"it needs {', '.join(missing) or 'nodes, and has none'}; expected nodes that are up"
-    mine = _written(job) if state.jobs else set()
     for attempt, flight in state.jobs.items():
-        both = mine & _written(flight.job)
+        both = _written_by_both(job, flight.job)
         if both:
             name = min(f"the {role.value} of {partition}" for partition, role in both)
             return f"{name} is written by job {attempt}; expected one writer"
     return ""
+
+
+def _written_by_both(job: Job, other: Job) -> set[tuple[Partition, Role]]:
+    usual, beside = (job, other) if job.steady is not None else (other, job)
+    if usual.steady is None:
+        return _written(job) & _written(other)
+    live = usual.steady.assignment.partitions
+    return {(partition, role) for partition, role in _written(beside) if role is Role.PRIMARY and partition in live}
 
 
 def _written(job: Job) -> set[tuple[Partition, Role]]:

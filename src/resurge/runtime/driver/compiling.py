@@ -6,12 +6,22 @@ from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job
 from resurge.operators.program import Program
 from resurge.runtime.driver.job_plans import PartitionWork, Work, arriving_work, partition_work
+from resurge.runtime.driver.layouts import Usual
 from resurge.runtime.driver.ledger import Ledger
 from resurge.runtime.driver.versions import Versions
 
 
-def compiled(job: Job, program: Program, versions: Versions, ledger: Ledger, sources_published: int) -> Work:
-    """The work of a job; queries of the sources themselves publish the epochs after `sources_published`."""
+def compiled(
+    job: Job, program: Program, versions: Versions, ledger: Ledger, sources_published: int, usual: Usual | None = None
+) -> Work:
+    """The work of a job; queries of the sources themselves publish the epochs after `sources_published`.
+
+    One that goes on from the last usual epoch does so without a look at any partition.
+    """
+    epochs = [ledger.work(epoch, is_published=epoch > sources_published) for epoch in job.epochs]
+    if usual is not None:
+        splits = [split for epoch in job.epochs for split in ledger.splits(epoch)]
+        return Work(job.epochs[-1], epochs, splits, {}, {}, buffered_groups(job.buffered_for, program), job.is_checkpoint, usual)
     partitions: dict[NodeId, list[PartitionWork]] = {}
     tasks = {task.partition: task for task in job.tasks if task.partition in job.leaves}
     arriving = {ship.partition: arriving_work(ship, tasks.get(ship.partition), versions) for ship in job.ships}
@@ -21,7 +31,6 @@ def compiled(job: Job, program: Program, versions: Versions, ledger: Ledger, sou
         if task.partition not in arriving:
             partitions.setdefault(task.node, []).append(partition_work(task, versions))
     read = read_again(job, program, sources_published)
-    epochs = [ledger.work(epoch, is_published=epoch > sources_published) for epoch in job.epochs]
     splits = [split for epoch in job.epochs if epoch in read for split in ledger.splits(epoch)]
     return Work(
         job.epochs[-1] if job.epochs else max(_cursors(job), default=0),

@@ -5,7 +5,7 @@ Numbered commands are carried out in their order, by the thread that asks for th
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -13,23 +13,28 @@ import msgspec
 from resurge.connectors.contracts import StagedPart
 from resurge.coordinator import commands as do
 from resurge.coordinator import inputs
+from resurge.coordinator.copy_placement import answered as answered_copies
 from resurge.coordinator.inputs import ENGINE_FAILED, Failure, Input, JobEnded
 from resurge.coordinator.move_requests import answered as answered_moves
+from resurge.coordinator.newest import holders
 from resurge.coordinator.scheduling import answered
 from resurge.coordinator.state import JobState
 from resurge.errors import EngineError, ResurgeError
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import Answer
 from resurge.model.work import Job
+from resurge.protocols.slot_choice import SPREAD, observed
 from resurge.redaction import redacted
 from resurge.runtime.driver import results
-from resurge.runtime.driver.checkpointing import Checkpoints, saved_cohorts
+from resurge.runtime.driver.checkpoint_writes import CheckpointWrites
+from resurge.runtime.driver.checkpointing import Checkpoints, described, older_states
 from resurge.runtime.driver.compiling import compiled
 from resurge.runtime.driver.job_plans import JobFrame, Work, job_plan
 from resurge.runtime.driver.ledger import Ledger
 from resurge.runtime.driver.membership import Membership
 from resurge.runtime.driver.outputs import Outputs, without_rows
 from resurge.runtime.driver.runner import NodesLostError
+from resurge.runtime.driver.scaling import Scaler
 from resurge.runtime.driver.sources import Sources
 from resurge.runtime.driver.versions import Versions
 from resurge.runtime.worker.messages import JobPlan, SlotReport
@@ -37,6 +42,7 @@ from resurge.runtime.worker.packets import merge_maxima
 from resurge.storage.checkpoint_store import CheckpointManifest
 from resurge.storage.journal import CatchUpCommitted, EpochCommitted, EpochPlanned, Journal
 from resurge.storage.node_store import remove_job
+from resurge.telemetry.events import Warned
 from resurge.telemetry.log import TelemetryLog
 
 BACKGROUND_S = 30.0
@@ -106,9 +112,13 @@ class Edge:
         self.attempts: dict[str, Attempt] = {}
         self.foreground: Attempt | None = None
         self.causes: dict[Failure, Exception] = {}
+        self.scaler: Scaler | None = None
+        self._scaling = threading.Lock()
         self.respond: Callable[[str, Answer], None] = lambda request, answer: None
         self._settled: Settled = ((), (), (), ())
+        self._load = SPREAD
         self.polled: EpochPlanned | None = None
+        self.checkpoint_writes = CheckpointWrites(self.checkpoints, self.versions)
         self.watermarks_us: dict[str, int] = {}
         self.reached = self.sources.initial()
 
@@ -125,9 +135,15 @@ class Edge:
         elif isinstance(command, do.Plan):
             self._plan(command)
         elif isinstance(command, do.PlanMoves):
-            threading.Thread(target=self._plan_moves, args=(command,), daemon=True).start()
+            arguments = (command, self.versions.sizes_bytes())
+            threading.Thread(target=self._plan_moves, args=arguments, daemon=True).start()
+        elif isinstance(command, do.PlanCopies):
+            threading.Thread(target=self._plan_copies, args=(command,), daemon=True).start()
         elif isinstance(command, do.Respond):
             self.respond(command.request, command.answer)
+            self.tell(inputs.Done(command.number))
+        elif isinstance(command, do.RequestNodes | do.ReleaseNodes):
+            threading.Thread(target=self._scale, args=(command,), daemon=True).start()
             self.tell(inputs.Done(command.number))
         elif isinstance(command, do.Append):
             self._append(command)
@@ -140,25 +156,34 @@ class Edge:
             self.tell(inputs.Done(command.number))
 
     def _keep_or_drop(
-        self, command: do.WriteManifest | do.Forget | do.Adopt | do.Discard | do.DropBuffers | do.Respond, state: JobState
+        self,
+        command: do.WriteManifest | do.AddOlderStates | do.Forget | do.Adopt | do.Discard | do.DropBuffers | do.ChangeRoles,
+        state: JobState,
     ) -> None:
         if isinstance(command, do.Adopt):
-            self._adopt(self.attempts[command.attempt])
+            self._adopt(self.attempts[command.attempt], state)
         elif isinstance(command, do.Discard):
             self._discard(command, state)
         elif isinstance(command, do.DropBuffers):
             self.versions.drop_buffers_of(command.attempt, command.node)
+        elif isinstance(command, do.ChangeRoles):
+            self.versions.change_roles(command.promoted, command.demoted)
         elif isinstance(command, do.WriteManifest):
-            self._write_manifest(command, state)
-        elif isinstance(command, do.Forget):
+            self.checkpoint_writes.finish(command, state)
+        elif isinstance(command, do.AddOlderStates):
+            new = CheckpointManifest(command.epoch, self.journal.generation, self.watermarks_us, dict(self.reached), [])
+            older = older_states(self.versions.checkpoints, command.states)
+            self.checkpoints.write_with(described(new, state), older)
+        else:
             self._forget(command, state)
 
     def settled(self, state: JobState) -> None:
         """All commands of one input are carried out: let go of what nothing will ask for."""
         for attempt in [name for name, known in self.attempts.items() if name not in state.jobs and known.is_reported]:
             del self.attempts[attempt]
-        known = (state.versions, state.shadows, state.recovery.capacity, state.copies)
-        if any(mine is not other for mine, other in zip(known, self._settled, strict=True)):
+        self.checkpoint_writes.settled(state)
+        known = (holders(state.versions), state.shadows, state.recovery.capacity.keys(), state.copies)
+        if any(mine is not other and mine != other for mine, other in zip(known, self._settled, strict=True)):
             self._settled = known
             self.versions.keep_only(*known)
 
@@ -175,27 +200,51 @@ class Edge:
 
     def _plan(self, command: do.Plan) -> None:
         began_s = time.monotonic()
-        answer = answered(command.recovery, command.strategy)
+        answer = answered(command.recovery, command.strategy, command.copies)
         placement = {str(partition): node for partition, node in answer.placement.items()}
         self.tell(inputs.Planned(command.number, placement, list(answer.queries), time.monotonic() - began_s))
 
-    def _plan_moves(self, command: do.PlanMoves) -> None:
+    def _plan_moves(self, command: do.PlanMoves, sizes_bytes: Mapping[Partition, int]) -> None:
         """Beside the epochs: a large problem takes seconds."""
         try:
-            answer = answered_moves(command.number, command.problem)
+            answer = answered_moves(command.number, command.problem, sizes_bytes)
         except Exception as error:
             answer = inputs.MovesPlanned(command.number, refusal=f"the planner failed: {type(error).__name__}: {error}")
+        self.tell(answer)
+
+    def _scale(self, command: do.RequestNodes | do.ReleaseNodes) -> None:
+        """Beside the epochs: a cluster manager may not answer for a while. What is not done is asked for again."""
+        if self.scaler is None:
+            return
+        try:
+            with self._scaling:
+                if isinstance(command, do.RequestNodes):
+                    self.scaler.request(command.total)
+                else:
+                    self.scaler.release(command.nodes)
+        except Exception as error:
+            self.telemetry.write(Warned(clock_s(), f"the number of nodes could not be changed: {redacted(str(error))}"))
+
+    def _plan_copies(self, command: do.PlanCopies) -> None:
+        """Beside the epochs, as for moves."""
+        try:
+            answer = answered_copies(command)
+        except Exception as error:
+            answer = inputs.CopiesPlanned(command.number, refusal=f"the planner failed: {type(error).__name__}: {error}")
         self.tell(answer)
 
     # Jobs
 
     def _run(self, job: Job, state: JobState) -> None:
-        work = compiled(job, self.frame.program, self.versions, self.ledger, state.sources_published)
+        slots = self.membership.slots(job.nodes, is_small=self._load.is_small(len(job.epochs)))
+        if (usual := self.versions.usual) is not None and not usual.serves(job, slots.nodes):
+            usual = None
+        work = compiled(job, self.frame.program, self.versions, self.ledger, state.sources_published, usual)
         is_foreground = state.lane.foreground == job.attempt
         # Removing files is for live epochs: a background job is to disturb nobody.
         expired = self.versions.expired() if is_foreground else {}
-        slots = self.membership.slots(job.nodes)
         plan = job_plan(self.frame, slots, work, job.attempt, expired, self.versions.checkpoints)
+        plan = self.checkpoint_writes.planned(job, plan)
         self.versions.pin(plan)
         attempt = self.attempts[job.attempt] = Attempt(job, work, plan)
         if is_foreground:
@@ -250,20 +299,28 @@ class Edge:
             return JobEnded(name, failure=failed)
         known = {"lag_rows": self._lag_rows(attempt.job), "replayed_buffers": sum(map(len, attempt.work.replays.values()))}
         levels = self.frame.program.levels
-        return JobEnded(name, results.job_result(attempt.job, reports, self.versions.partitions, levels=levels, **known))
+        others = self.versions.beside(attempt.plan, reports)
+        result = results.job_result(attempt.job, reports, others, levels=levels, **known)
+        if attempt.job.live_epoch is not None and len(attempt.job.epochs) == 1:
+            self._load = observed(self._load, result.rows_read, sum(report.cpu_s for report in reports), result.state_bytes)
+        durable = self.checkpoint_writes.durable(attempt.job, attempt.plan, reports)
+        return JobEnded(name, msgspec.structs.replace(result, durable=durable))
 
     def _lag_rows(self, job: Job) -> int | None:
         if job.live_epoch is None:
             return None
-        ends = {name: end for name, (_, end) in self.ledger.planned[job.live_epoch].offsets.items()}
-        if (lag := self.sources.lag_by_partition(self.reached | ends, clock_s())) is not None:
+        reached = self.reached | {name: end for name, (_, end) in self.ledger.planned[job.live_epoch].offsets.items()}
+        newest = self.sources.newest(reached)
+        if (lag := self.sources.lag_by_partition(reached, newest, clock_s())) is not None:
             self.telemetry.write(lag)
-        return self.sources.lag_rows(self.reached | ends)
+        return self.sources.lag_rows(reached, newest)
 
-    def _adopt(self, attempt: Attempt) -> None:
-        self.versions.adopt(attempt.plan, attempt.reports or [])
+    def _adopt(self, attempt: Attempt, state: JobState) -> None:
+        self.versions.adopt(attempt.job, attempt.plan, attempt.reports or [])
         if attempt.job.buffered_for:
             self.versions.buffer(attempt.job.attempt, attempt.reports or [])
+        self.checkpoint_writes.adopted(attempt.job, attempt.plan, state)
+        self.checkpoint_writes.reached(attempt.job.attempt, self.watermarks_us, self.reached)
 
     def _discard(self, command: do.Discard, state: JobState) -> None:
         attempt = self.attempts.get(command.attempt)
@@ -296,9 +353,11 @@ class Edge:
         parts = attempt.parts(record.epoch, record.epoch)
         absent = None if record.absent is None else [str(partition) for partition in record.absent]
         rows = self.outputs.kept(parts, self.journal)
-        self.journal.append(EpochCommitted(record.epoch, maxima[record.epoch], without_rows(parts), absent, rows))
+        rows_read = sum(report.epoch_rows.get(record.epoch, 0) for report in attempt.reports or ())
+        self.journal.append(EpochCommitted(record.epoch, maxima[record.epoch], without_rows(parts), absent, rows, rows_read))
         self.watermarks_us = self.ledger.closing_us[record.epoch] = maxima[record.epoch]
         self.reached |= {name: end for name, (_, end) in planned.offsets.items()}
+        self.checkpoint_writes.reached(record.attempt, self.watermarks_us, self.reached)
 
     def _commit_catch_up(self, record: do.CatchUpCommit) -> None:
         attempt = self.attempts[record.attempt]
@@ -310,21 +369,10 @@ class Edge:
 
     # Checkpoints
 
-    def _write_manifest(self, command: do.WriteManifest, state: JobState) -> None:
-        reports = self.attempts[command.attempt].reports or []
-        absent = frozenset(command.absent)
-        wanted = [partition for partition in state.recovery.graph.upstream if partition not in absent]
-        saved = saved_cohorts(reports, wanted, command.epoch)
-        costs = {str(partition): cost for partition, cost in state.costs.items()}
-        self.checkpoints.write(
-            CheckpointManifest(command.epoch, self.journal.generation, self.watermarks_us, dict(self.reached), saved, costs),
-            command.absent,
-        )
-
     def _forget(self, command: do.Forget, state: JobState) -> None:
         self.checkpoints.forget()
-        if command.is_whole:
-            self.versions.drop_buffers()
+        if command.buffers_through is not None:
+            self.versions.drop_buffers(command.buffers_through)
         self.versions.keep_checkpoints({cut.epoch for cut in state.recovery.cuts.kept})
         self.ledger.forget_before(command.first + 1)
         if self.checkpoints.oldest_reached:

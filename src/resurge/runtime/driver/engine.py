@@ -15,7 +15,8 @@ from resurge.coordinator.inputs import CommandFailed, Failure, Input, JobEnded, 
 from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.starting import Found, first_state, went_back
 from resurge.coordinator.state import Description, JobState, Settings
-from resurge.errors import CheckpointDamagedError, JobError, ResurgeError
+from resurge.errors import CheckpointDamagedError, JobError, ResurgeError, StorageError
+from resurge.model.names import Partition
 from resurge.model.requests import Ask
 from resurge.model.topology import Topology
 from resurge.operators.program import compile_topology
@@ -29,11 +30,12 @@ from resurge.runtime.driver.input_recorder import InputRecorder
 from resurge.runtime.driver.job_plans import JobFrame
 from resurge.runtime.driver.ledger import Ledger, shown_epochs
 from resurge.runtime.driver.membership import Membership
-from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.options import GIVE_UP, RunOptions, checkpoint_rule, scale_bounds
 from resurge.runtime.driver.outputs import Outputs
 from resurge.runtime.driver.request_watch import RequestWatch
 from resurge.runtime.driver.resume import Resumption, resumption
 from resurge.runtime.driver.runner import Runner
+from resurge.runtime.driver.scaling import Scaler
 from resurge.runtime.driver.sources import Sources
 from resurge.runtime.driver.versions import Versions
 from resurge.runtime.worker.level import JobCode
@@ -41,7 +43,7 @@ from resurge.storage.durable import DurableStore
 from resurge.storage.job_store import claim
 from resurge.storage.journal import CheckpointRefused, Journal
 from resurge.storage.node_store import job_name
-from resurge.telemetry.events import JobStopped, Warned
+from resurge.telemetry.events import Event, JobStopped, NodeJoined, Warned
 from resurge.telemetry.log import TelemetryLog
 
 POLL_S = 0.1
@@ -51,13 +53,24 @@ POLL_S = 0.1
 class Engine:
     """Runs one topology; `step` runs one epoch, `run` runs until stopped."""
 
-    def __init__(self, topology: Topology, runner: Runner, options: RunOptions, telemetry: TelemetryLog | None = None) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        runner: Runner,
+        options: RunOptions,
+        telemetry: TelemetryLog | None = None,
+        scaler: Scaler | None = None,
+    ) -> None:
+        if options.scale is not None and scaler is None:
+            raise JobError("a job with scale MIN..MAX needs somebody who starts and ends nodes; give the engine a scaler")
         self.topology = topology
         self.runner = runner
         self.options = options
+        self.scaler = scaler
         self.telemetry = telemetry or TelemetryLog()
         self.program = compile_topology(topology, chained=self._is_chained())
         self.graph = partition_graph(self.program)
+        self.copying = options.copying({partition.operator for partition in self.graph.upstream})
         self.store = DurableStore(options.url())
         self.journal = Journal(self.store)
         self.outputs = Outputs(topology)
@@ -113,6 +126,8 @@ class Engine:
         name = job_name(job.id, self.journal.take_over(), self.options.local_root)
         self._requests = RequestWatch(self.store.url, self.journal.generation, self.ask)
         self.telemetry.listeners.append(self._requests.listen)
+        if self.scaler is not None:
+            self.telemetry.listeners.append(self._tell_scaler)
         found = resumption(self.store, self.journal.records(), self.graph.upstream.keys())
         sources = Sources(self.topology, self.store)
         sources.begin(self.runner)
@@ -142,6 +157,7 @@ class Engine:
         frame = JobFrame(self.program, name, folder, self.store.url, options.local_limit_bytes)
         kept = Kept(self.journal, checkpoints, sources, self.outputs, ledger, versions)
         edge = Edge(frame, kept, self.membership, self.telemetry, self._tell)
+        edge.scaler = self.scaler
         edge.reached |= found.reached
         edge.watermarks_us = dict(found.watermarks_us)
         for plan in found.planned:
@@ -160,10 +176,13 @@ class Engine:
             by_sources,
             {plan.epoch: plan.arrival_s for plan in found.planned},
             costs=costs,
+            rows_read={epoch: commit.rows_read for epoch, commit in found.committed.items()},
+            gaps={Partition.parse(name): gap for name, gap in found.gaps.items()},
+            drained=frozenset() if options.uses_drained else found.drained,
         )
         settings = Settings(
             options.interval_s,
-            options.checkpoint_interval,
+            *checkpoint_rule(options.checkpoint_interval),
             options.max_rows_per_epoch,
             options.back_pressure,
             options.headroom,
@@ -174,6 +193,9 @@ class Engine:
             saves_partially=True,
             balances=options.balance == "auto",
             most_epochs_kept=options.most_epochs_kept,
+            gives_up=options.when_too_far_behind == GIVE_UP,
+            scale=scale_bounds(options.scale),
+            copying=self.copying,
         )
         strategy = Strategy(options.strategy, correlated_from=options.correlated_from, overfills_at_last=True)
         return first_state(settings, self._description(found), strategy, self.graph, self.membership.first(), known)
@@ -204,6 +226,10 @@ class Engine:
         """A user asks for something; from any thread. The answer is written where requests are."""
         self._told.put(Requested(wish))
 
+    def _tell_scaler(self, event: Event) -> None:
+        if isinstance(event, NodeJoined) and self.scaler is not None:
+            self.scaler.joined()
+
     def _wish(self, wish: Wish) -> None:
         """Go on until a wish is fulfilled."""
         if self._broken is not None:
@@ -217,6 +243,9 @@ class Engine:
                 self._go_back(failure.message)
 
     def _raise(self, failure: Failure) -> None:
+        if failure.kind == StorageError.__name__:
+            # A driver that takes over removes what this one kept on the machine.
+            self.journal.refuse_superseded()
         if (cause := self.edge.causes.get(failure)) is not None:
             raise cause
         raise_failure(failure.kind, failure.message)
@@ -346,7 +375,7 @@ class Engine:
     def close(self, reason: str = "") -> None:
         """Checkpoint what the last epochs changed, unless the job failed, and let go of everything."""
         try:
-            if not reason and self.is_started and self.options.checkpoint_interval and self.recovery.capacity:
+            if not reason and self.is_started and self.options.has_checkpoints and self.recovery.capacity:
                 self.checkpoint()
         finally:
             if self._requests is not None:

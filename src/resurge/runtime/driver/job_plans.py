@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from resurge.errors import ProtocolError
 from resurge.model.names import NodeId
-from resurge.model.work import Shipment, Task
+from resurge.model.work import Role, Shipment, Task
 from resurge.operators.program import Program
+from resurge.runtime.driver.layouts import Usual
 from resurge.runtime.driver.versions import Versions
 from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, Sending, SlotWork, Split
 from resurge.storage.runs import SavedCohort
@@ -74,11 +75,12 @@ class PartitionWork(NamedTuple):
     keep_after: int | None = None
     origin: Origin | None = None
     copy: bool = False
+    was_copy: bool = False
 
 
 @dataclass(frozen=True)
 class Work:
-    """The variable part of a plan."""
+    """The variable part of a plan; one that goes on from the last usual epoch has no partitions of its own."""
 
     epoch: int
     epochs: Sequence[EpochWork]
@@ -87,13 +89,13 @@ class Work:
     replays: Mapping[NodeId, list[Replay]]
     buffered: Mapping[int, list[int]]
     checkpoint: bool = False
+    usual: Usual | None = None
 
 
 def partition_work(task: Task, versions: Versions) -> PartitionWork:
     """What a task does with its state: the version on its node, or the checkpoint's."""
     replica, partition = task.replica, task.partition
-    known = versions.shadows if replica.is_shadow else versions.partitions
-    version = known[partition] if replica.version is not None else None
+    version = None if replica.version is None else versions.of(replica)
     return PartitionWork(
         partition.operator,
         partition.key_group,
@@ -103,6 +105,8 @@ def partition_work(task: Task, versions: Versions) -> PartitionWork:
         task.published,
         replica.is_shadow,
         task.keep_after,
+        copy=replica.role is Role.COPY,
+        was_copy=version is not None and (version.was_copy or replica.role is Role.COPY),
     )
 
 
@@ -153,6 +157,7 @@ def cohorts(partitions: Iterable[PartitionWork], checkpoints: Checkpoints) -> li
                 item.origin is not None,
                 at,
                 item.copy,
+                item.was_copy,
             )
         )
     return made
@@ -197,8 +202,8 @@ def job_plan(
     """The plan for Spark: work shared out among slots, and the routes that lead to it."""
     count = len(slots.nodes)
     mine: list[list[PartitionWork]] = [[] for _ in range(count)]
-    groups = frame.program.topology.key_groups
-    routes = {name: [-1] * groups for name in frame.program.partitioned_operators()}
+    groups, usual = frame.program.topology.key_groups, work.usual
+    routes = {} if usual else {name: [-1] * groups for name in frame.program.partitioned_operators()}
     for node, items in work.partitions.items():
         for item in items:
             slot = slots.of(node, item.key_group)
@@ -233,6 +238,8 @@ def job_plan(
         work.checkpoint,
         dict(work.buffered),
         frame.local_limit_bytes,
+        usual.layout if usual else None,
+        (usual.epoch, usual.attempt) if usual else None,
     )
 
 

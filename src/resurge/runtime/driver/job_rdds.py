@@ -43,19 +43,18 @@ class JobRdds:
         self._partitioners: dict[int, Any] = {}
         self._environment: tuple[dict[str, str], Any] = ({}, None)
         self._includes: tuple[list[str], Any] = ([], self._list())
-        self._no_broadcast = self._list()
-        self._code: tuple[Any, Any] = (None, None)
-        self._numbered: tuple[Any, int] = (None, 0)
+        self._listed: tuple[tuple[Any, ...], Any] = ((), self._list())
+        self._numbered: list[tuple[Any, int]] = []
         self._broadcast_type, self._from_number = Broadcast, _from_id
 
-    def job(self, locations: tuple[str, ...], functions: Sequence[Function], code: "Broadcast[bytes] | None") -> Any:
+    def job(self, locations: tuple[str, ...], functions: Sequence[Function], *broadcasts: "Broadcast[bytes] | None") -> Any:
         """One task per location and level; the packets of a level are the input of the next."""
-        slots = len(locations)
-        stage = self._stage(self.placed(locations, 1), functions[0], code)
+        slots, given = len(locations), tuple(each for each in broadcasts if each is not None)
+        stage = self._stage(self.placed(locations, 1), functions[0], given)
         for function in functions[1:]:
             pairs = self._pairwise(stage).asJavaPairRDD().partitionBy(self._partitioned(slots))
             located = self.placed(locations, slots).zip(self._value_of_pair(pairs).rdd(), self._bytes)
-            stage = self._stage(located, function, code)
+            stage = self._stage(located, function, given)
         return stage
 
     def collect(self, rdd: Any) -> list[bytes]:
@@ -97,10 +96,10 @@ class JobRdds:
     def _sequence(self, java_list: Any) -> Any:
         return self._as_scala(java_list).toSeq()
 
-    def _stage(self, parent: Any, function: Function, code: "Broadcast[bytes] | None") -> Any:
+    def _stage(self, parent: Any, function: Function, given: "tuple[Broadcast[bytes], ...]") -> Any:
         context = self._context
         command = self._pickled((function, None, self._serializer, self._serializer))
-        broadcasts = self._broadcasts(code)
+        broadcasts = self._broadcasts(given)
         if len(command) > MOST_COMMAND_BYTES:
             whole = context.broadcast(command)
             command = self._pickled(whole)
@@ -127,18 +126,21 @@ class JobRdds:
         return buffer.getvalue()
 
     def _reduced(self, broadcast: "Broadcast[bytes]") -> tuple[Any, tuple[int]]:
-        if self._numbered[0] is not broadcast:
-            self._numbered = broadcast, int(broadcast._jbroadcast.id())
-        return self._from_number, (self._numbered[1],)
+        for known, number in self._numbered:
+            if known is broadcast:
+                return self._from_number, (number,)
+        number = int(broadcast._jbroadcast.id())
+        self._numbered = [*self._numbered[-1:], (broadcast, number)]
+        return self._from_number, (number,)
 
-    def _broadcasts(self, code: "Broadcast[bytes] | None") -> Any:
-        if code is None:
-            return self._no_broadcast
-        if self._code[0] is not code:
+    def _broadcasts(self, given: "tuple[Broadcast[bytes], ...]") -> Any:
+        known, listed = self._listed
+        if known != given:
             listed = self._list()
-            listed.add(code._jbroadcast)
-            self._code = code, listed
-        return self._code[1]
+            for each in given:
+                listed.add(each._jbroadcast)
+            self._listed = given, listed
+        return listed
 
     def _python_includes(self) -> Any:
         wanted = list(self._context._python_includes)

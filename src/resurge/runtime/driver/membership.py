@@ -35,11 +35,13 @@ class Membership:
         self.members = {node: member for node, member in self.members.items() if node not in nodes}
 
     def _known(self, member: Member) -> KnownMember:
-        return KnownMember(member.cores * member.cpu_share * self.options.headroom)
+        return KnownMember(member.cores * member.cpu_share * self.options.headroom, member.domain)
 
-    def slots(self, needed: Collection[NodeId]) -> Slots:
-        """One slot per core of the nodes that are needed, in a fixed order of nodes."""
+    def slots(self, needed: Collection[NodeId], *, is_small: bool = False) -> Slots:
+        """One slot per core of the nodes that are needed, in a fixed order of nodes; a single one for little work on one node."""
         nodes = [node for node in sorted(needed) if node in self.members]
+        if is_small and len(nodes) == len(self.members) == 1 and self.runner.has_costly_slots:
+            return Slots(tuple(nodes), self._shares(nodes))
         return Slots(tuple(n for n in nodes for _ in range(self.members[n].cores)), self._shares(nodes))
 
     def _shares(self, nodes: list[NodeId]) -> Mapping[NodeId, float]:

@@ -1,9 +1,12 @@
 """What the slots of a job reported, as the figures that the coordinator decides from and telemetry tells."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from resurge.coordinator.inputs import MISPLACED, Failure, JobResult
-from resurge.model.names import KeyGroup, NodeId, Partition
+import numpy as np
+
+from resurge.coordinator.inputs import CPU_S, MISPLACED, Failure, JobResult
+from resurge.model.names import NodeId
 from resurge.model.work import Job
 from resurge.redaction import redacted
 from resurge.runtime.driver.versions import Version
@@ -21,10 +24,8 @@ def failure(reports: Reports) -> Failure | None:
     return Failure(kind, redacted(message))
 
 
-def job_result(
-    job: Job, reports: Reports, versions: Mapping[Partition, Version], *, levels: int, **known: int | None
-) -> JobResult:
-    """The figures of a job that succeeded; `known` has `replayed_buffers` and `lag_rows`."""
+def job_result(job: Job, reports: Reports, others: Iterable[Version], *, levels: int, **known: int | None) -> JobResult:
+    """The figures of a job that succeeded, beside which there are `others`; `known` has `replayed_buffers` and `lag_rows`."""
     rows: dict[str, int] = {}
     past: dict[str, dict[int, int]] = {}
     for part in (part for report in reports for part in report.parts):
@@ -33,10 +34,11 @@ def job_result(
         else:
             epochs = past.setdefault(part.query, {})
             epochs[part.epoch] = epochs.get(part.epoch, 0) + part.rows
-    state_rows, state_bytes = _state(reports, versions)
+    state_rows, state_bytes = _state(reports, list(others))
     return JobResult(
         published_epochs=sorted({part.epoch for report in reports for part in report.parts}),
         rows_read=sum(report.rows_read for report in reports),
+        epoch_rows=sum(report.epoch_rows.get(job.live_epoch or 0, 0) for report in reports),
         bad_rows=sum(report.bad_rows for report in reports),
         cpu_s=_cpu_s(reports),
         reading_cpu_s=sum(report.cpu_s for report in reports if report.level == 0),
@@ -52,6 +54,7 @@ def job_result(
         replayed_buffers=known.get("replayed_buffers") or 0,
         shipped_bytes={name: size for report in reports for name, size in report.shipped_bytes.items()},
         shipping_s=_slowest_s(reports, lambda report: report.shipping_s),
+        copy_bytes=_copy_bytes(reports),
     )
 
 
@@ -59,12 +62,30 @@ def _primaries(reports: Reports) -> Iterator[CohortReport]:
     return (cohort for report in reports for cohort in report.cohorts if not (cohort.shadow or cohort.copy))
 
 
-def _cpu_s(reports: Reports) -> dict[str, float]:
+def _copy_bytes(reports: Reports) -> dict[str, int]:
     return {
-        f"{cohort.operator}/{group}": cpu_s
-        for cohort in _primaries(reports)
-        for group, cpu_s in zip(cohort.key_groups, cohort.cpu_shares_s(), strict=True)
+        f"{cohort.operator}/{group}": cohort.state_bytes // len(cohort.key_groups)
+        for report in reports
+        for cohort in report.cohorts
+        if cohort.copy
+        for group in cohort.key_groups
     }
+
+
+def _cpu_s(reports: Reports) -> dict[str, bytes]:
+    """By operator, what each key group took of its cohort's CPU time."""
+    cohorts = list(_primaries(reports))
+    sizes = [len(cohort.key_groups) for cohort in cohorts]
+    if not sum(sizes):
+        return {}
+    groups = np.fromiter(itertools.chain.from_iterable(cohort.key_groups for cohort in cohorts), np.int64, sum(sizes))
+    shares = np.frombuffer(b"".join(cohort.shares for cohort in cohorts), CPU_S)
+    names = list(dict.fromkeys(cohort.operator for cohort in cohorts))
+    numbers = {name: number for number, name in enumerate(names)}
+    found = np.full((len(names), int(groups.max()) + 1), np.nan, CPU_S)
+    rows = np.repeat([numbers[cohort.operator] for cohort in cohorts], sizes)
+    found[rows, groups] = shares * np.repeat([cohort.cpu_s for cohort in cohorts], sizes)
+    return {name: found[number].tobytes() for name, number in numbers.items()}
 
 
 def _late_rows(reports: Reports) -> dict[str, int]:
@@ -82,12 +103,9 @@ def _buffered_bytes(reports: Reports) -> dict[NodeId, int]:
     return found
 
 
-def _state(reports: Reports, versions: Mapping[Partition, Version]) -> tuple[int, int]:
+def _state(reports: Reports, others: Sequence[Version]) -> tuple[int, int]:
     """Rows and bytes of all states once a job has been adopted."""
-    new = {Partition(cohort.operator, KeyGroup(group)) for cohort in _primaries(reports) for group in cohort.key_groups}
-    # Key groups of one call share a version, which counts once.
-    others = {id(version): version for partition, version in versions.items() if partition not in new}.values()
-    rows = sum(sum(cohort.state_rows) for cohort in _primaries(reports)) + sum(version.state_rows for version in others)
+    rows = sum(cohort.state_rows for cohort in _primaries(reports)) + sum(version.state_rows for version in others)
     size_bytes = sum(cohort.state_bytes for cohort in _primaries(reports)) + sum(version.state_bytes for version in others)
     return rows, size_bytes
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from resurge.connectors.contracts import Offset
 from resurge.errors import CorruptFileError
+from resurge.model.gaps import Gap
 from resurge.model.names import Partition
 from resurge.protocols.checkpoint import CheckpointRecord, candidates
 from resurge.protocols.cuts import Cut, Cuts, in_use
@@ -31,6 +32,8 @@ class Resumption:
     costs: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    gaps: dict[str, Gap] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
 
     @property
     def committed_epoch(self) -> int:
@@ -55,6 +58,11 @@ def resumption(store: DurableStore, records: list[Record], partitions: Collectio
     after = [plans[epoch] for epoch in sorted(plans) if epoch > cuts.first and epoch in commits]
     _refuse_gap(store, cuts.first, [plan.epoch for plan in after], begins_anew=bool(published) and oldest is None)
     there = frozenset(store.names(paths.CHECKPOINTS))
+    drained = frozenset(usable[max(usable)].drained) if usable else frozenset()
+    if drained:
+        warnings.append(
+            f"drained before: nodes of {', '.join(sorted(drained))} take nothing, unless it is run with --use-drained"
+        )
     return Resumption(
         cuts,
         [usable[cut.epoch] for cut in cuts.kept if cut.epoch in usable],
@@ -66,6 +74,8 @@ def resumption(store: DurableStore, records: list[Record], partitions: Collectio
         dict(usable[max(usable)].costs) if usable else {},
         warnings,
         records,
+        dict(usable[max(usable)].gaps) if usable else {},
+        drained,
     )
 
 

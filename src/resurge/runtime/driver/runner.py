@@ -10,10 +10,11 @@ from resurge.telemetry.events import Event
 
 
 class Member(NamedTuple):
-    """A node that is up and warm: how many tasks it runs at once, and which part of each core it is allowed."""
+    """A node that is up and warm: how many tasks it runs at once, which part of each core it is allowed, and what fails with it."""
 
     cores: int = 1
     cpu_share: float = 1.0
+    domain: str = ""
 
 
 class NodesLostError(Exception):
@@ -34,6 +35,10 @@ class Runner(Protocol):
     @property
     def is_concurrent(self) -> bool:
         """Whether several jobs may run at the same time, on nodes of their own."""
+
+    @property
+    def has_costly_slots(self) -> bool:
+        """Whether a task costs so much that a small epoch is done sooner in one slot than in all of them."""
 
     def listen(self, emit: Callable[[Event], None]) -> None:
         """Have events told that the runner itself sees, such as a node that is refused; from any thread."""

@@ -113,23 +113,27 @@ class Sources:
         known = [value for value in times if value is not None]
         return sum(known) / len(known) if known else time.time()
 
-    def lag_rows(self, reached: dict[str, Offset]) -> int | None:
+    def newest(self, reached: dict[str, Offset]) -> dict[str, Offset | None]:
+        """How far each source has got by now, where it can tell."""
+        return {name: self._called(name, reader.newest_offset, reached[name]) for name, reader in self.readers.items()}
+
+    def lag_rows(self, reached: dict[str, Offset], newest: dict[str, Offset | None]) -> int | None:
         """How many rows wait, where all sources can tell."""
         total = 0
         for name, reader in self.readers.items():
-            newest = self._called(name, reader.newest_offset, reached[name])
-            waiting = None if newest is None else self._called(name, reader.rows_between, reached[name], newest)
+            end = newest[name]
+            waiting = None if end is None else self._called(name, reader.rows_between, reached[name], end)
             if waiting is None:
                 return None
             total += waiting
         return total
 
-    def lag_by_partition(self, reached: dict[str, Offset], now_s: float) -> LagMeasured | None:
+    def lag_by_partition(self, reached: dict[str, Offset], newest: dict[str, Offset | None], now_s: float) -> LagMeasured | None:
         """How many rows wait in each partition of the sources that know their partitions; None if it was told a moment ago."""
         found: dict[str, dict[str, int]] = {}
         for name, reader in self.readers.items():
-            newest = self._called(name, reader.newest_offset, reached[name])
-            waiting = {} if newest is None else self._called(name, reader.lag_by_partition, reached[name], newest)
+            end = newest[name]
+            waiting = {} if end is None else self._called(name, reader.lag_by_partition, reached[name], end)
             if waiting:
                 found[name] = waiting
         before = self._lag

@@ -21,7 +21,7 @@ from resurge.runtime.driver.warming import Warming
 from resurge.runtime.worker.fitness import Fitness, misfits, own_fitness
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import JobPlan, SlotReport
-from resurge.runtime.worker.tasks import IN_PROCESS_NODE, LevelFunction, RemoveStore, WarmUp, decode_reports
+from resurge.runtime.worker.tasks import IN_PROCESS_NODE, LevelFunction, RemoveStore, SentLayout, WarmUp, decode_reports
 from resurge.telemetry.events import Event, LocalStoreMeasured, NodeNamed, Warned
 
 if TYPE_CHECKING:
@@ -39,16 +39,20 @@ STORE_S = 5.0
 class SparkRunner:
     """Runs plans on a Spark session; the session is the caller's to stop."""
 
+    has_costly_slots = True
+
     def __init__(
         self,
         spark: "SparkSession",
         cpu_share: Callable[[str], float] | None = None,
         node_names: Callable[[], Mapping[str, str]] | None = None,
+        domain: Callable[[str], str] | None = None,
     ) -> None:
         self.spark = spark
         self.node_names = node_names
         self._named: set[NodeId] = set()
         self.cpu_share = cpu_share or (lambda executor: 1.0)
+        self._domain = domain or (lambda executor: self._hosts[NodeId(executor)])
         self.context = spark.sparkContext
         self.master = str(self.context.master)
         self.is_concurrent = not is_in_process(self.master)
@@ -56,6 +60,7 @@ class SparkRunner:
         self._scala: Any = self.context._jsc.sc()
         self._rdds = JobRdds(self.context)
         self._code: dict[str, tuple[Any, int]] = {}
+        self._layout: SentLayout | None = None
         self._jobs = itertools.count(1)
         self._folders: set[str] = set()
         self._measured_s = float("-inf")
@@ -117,7 +122,8 @@ class SparkRunner:
         alive = self._seen = self._settled(self._seen)
         if not alive <= self._known.keys():
             self._learn()
-        return {node: Member(self._known[node], self.cpu_share(node)) for node in alive if node in self._known}
+        known = (node for node in alive if node in self._known)
+        return {node: Member(self._known[node], self.cpu_share(node), self._domain(node)) for node in known}
 
     def _learn(self) -> None:
         """Ask for hosts and cores of executors that are new."""
@@ -161,12 +167,24 @@ class SparkRunner:
         code, levels = self._code[plan.job]
         nodes = tuple(slot.node for slot in plan.slots)
         self._folders.add(plan.local_root)
-        encoded = msgspec.msgpack.encode(plan)
-        functions = [LevelFunction(encoded, code, plan.job, level, levels) for level in range(levels)]
-        job = self._rdds.job(self._locations(nodes), functions, code)
+        encoded, layout = msgspec.msgpack.encode(plan.without_layout()), self._sent(plan)
+        stages = [range(levels)] if len(nodes) == 1 else [range(level, level + 1) for level in range(levels)]
+        functions = [LevelFunction(encoded, code, plan.job, stage, levels, layout) for stage in stages]
+        job = self._rdds.job(self._locations(nodes), functions, code, layout.content if layout is not None else None)
         reports = decode_reports(self._collected(job, frozenset(NodeId(node) for node in nodes)))
         self._emit_store(plan, reports)
         return reports
+
+    def _sent(self, plan: JobPlan) -> SentLayout | None:
+        """The layout of a plan, which is broadcast once for all jobs that have it."""
+        if plan.layout is None:
+            return None
+        if self._layout is None or (self._layout.job, self._layout.name) != (plan.job, plan.layout.name):
+            if self._layout is not None:
+                self._layout.content.unpersist()
+            content = self.context.broadcast(msgspec.msgpack.encode(plan.layout))
+            self._layout = SentLayout(plan.job, plan.layout.name, content)
+        return self._layout
 
     def _emit_store(self, plan: JobPlan, reports: list[SlotReport]) -> None:
         """Tell how full the local stores are, every few seconds."""

@@ -1,11 +1,13 @@
 """Where every partition's newest version is, which local files are still needed, and which buffers there are."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from resurge.model.names import KeyGroup, NodeId, Partition
-from resurge.model.work import Pair
+from resurge.model.work import Job, Pair, Replica, Role
 from resurge.operators.program import Program
+from resurge.runtime.driver.layouts import Usual, usual_after
 from resurge.runtime.worker.messages import BufferReport, CohortReport, JobPlan, Replay, SlotReport
 from resurge.storage import paths
 from resurge.storage.runs import SavedCohort
@@ -13,7 +15,10 @@ from resurge.storage.runs import SavedCohort
 
 @dataclass
 class Version:
-    """The state of some key groups on a node: the local segment that describes it, and all segments it needs."""
+    """The state of some key groups on a node: the local segment that describes it, and all segments it needs.
+
+    One that was a copy is verified by the task that goes on from it.
+    """
 
     segment: str
     segments: tuple[str, ...]
@@ -21,6 +26,7 @@ class Version:
     node: NodeId
     state_rows: int = 0
     state_bytes: int = 0
+    was_copy: bool = False
 
 
 @dataclass
@@ -38,13 +44,52 @@ class Versions:
     """The driver's knowledge of what nodes hold."""
 
     program: Program
-    partitions: dict[Partition, Version] = field(default_factory=dict)
     shadows: dict[Partition, Version] = field(default_factory=dict)
     copies: dict[tuple[Partition, NodeId], Version] = field(default_factory=dict)
     checkpoints: dict[int, dict[str, list[SavedCohort]]] = field(default_factory=dict)
     buffers: list[Buffered] = field(default_factory=list)
     files: dict[NodeId, set[str]] = field(default_factory=dict)
     pinned: dict[str, frozenset[str]] = field(default_factory=dict)
+    usual: Usual | None = None
+    _others: dict[Partition, Version] = field(default_factory=dict)
+    _unspread: Usual | None = None
+
+    @property
+    def partitions(self) -> dict[Partition, Version]:
+        """The version of each partition; what usual epochs wrote is spread over them when somebody asks, which those do not."""
+        usual, self._unspread = self._unspread, None
+        if usual is not None:
+            for report in usual.reports:
+                for cohort in report.cohorts:
+                    self._adopt_cohort(cohort, report, NodeId(usual.nodes[report.slot]))
+        return self._others
+
+    def of(self, replica: Replica) -> Version:
+        """The version of a replica."""
+        if replica.role is Role.COPY:
+            return self.copies[replica.partition, replica.node]
+        return (self.shadows if replica.is_shadow else self.partitions)[replica.partition]
+
+    def beside(self, plan: JobPlan, reports: Iterable[SlotReport]) -> list[Version]:
+        """The versions of partitions that a job has not advanced."""
+        if self._unspread is not None and plan.layout is self._unspread.layout:
+            known = self._others
+        else:
+            advanced = {
+                Partition(cohort.operator, KeyGroup(group))
+                for report in reports
+                for cohort in report.cohorts
+                if not (cohort.shadow or cohort.copy)
+                for group in cohort.key_groups
+            }
+            known = {partition: version for partition, version in self.partitions.items() if partition not in advanced}
+        # Key groups of one call share a version, which counts once.
+        return list({id(version): version for version in known.values()}.values())
+
+    def sizes_bytes(self) -> dict[Partition, int]:
+        """About how large each partition's state is: key groups of one version have equal shares of it."""
+        sharing = Counter(map(id, self.partitions.values()))
+        return {partition: version.state_bytes // sharing[id(version)] for partition, version in self.partitions.items()}
 
     def expired(self) -> dict[NodeId, list[str]]:
         """The files of each node that nothing needs any more."""
@@ -54,12 +99,14 @@ class Versions:
     def pin(self, plan: JobPlan) -> None:
         """A job begins: what it reads stays until it has ended, whatever is forgotten meanwhile."""
         read = [file for slot in plan.slots for replay in slot.replays for file in [replay.file]]
+        if plan.layout is not None and self.usual is not None:
+            read += [file for report in self.usual.reports for file in report.segments]
         for slot in plan.slots:
             for work in slot.cohorts:
                 # Key groups of one segment have all its files in common.
                 partition = Partition(work.operator, KeyGroup(work.key_groups[0]))
                 version = (self.shadows if work.shadow else self.partitions).get(partition)
-                if work.arrives:
+                if work.arrives or work.copy:
                     version = self.copies.get((partition, NodeId(slot.node)))
                 if version is not None and version.segment == work.segment:
                     read += version.segments
@@ -73,20 +120,32 @@ class Versions:
         for index, slot in enumerate(plan.slots):
             if slot.node in nodes:
                 for level in range(1, self.program.levels):
-                    name = paths.local_segment(plan.epoch, f"{plan.attempt}-{level}", index)
+                    name = paths.slot_segment(plan.epoch, plan.attempt, level, index)
                     self.files.setdefault(NodeId(slot.node), set()).update((name, paths.local_buffer(name)))
 
-    def adopt(self, plan: JobPlan, reports: Iterable[SlotReport]) -> None:
+    def adopt(self, job: Job, plan: JobPlan, reports: Sequence[SlotReport]) -> None:
         """An attempt succeeded: its versions are the newest, and what it was told to remove is gone."""
         self.pinned.pop(plan.attempt, None)
         for slot in plan.slots:
             self.files.setdefault(NodeId(slot.node), set()).difference_update(slot.expired)
         for report in reports:
             node = NodeId(plan.slots[report.slot].node)
-            for cohort in report.cohorts:
-                self._adopt_cohort(cohort, report, node)
             self.files[node].update(report.segments)
             self.files[node].update(buffer.file for buffer in report.buffers)
+        self.usual = usual_after(self.usual, job, plan, reports)
+        if self.usual is not None and plan.layout is self.usual.layout:
+            self._adopt_usual(self.usual)
+            return
+        for report in reports:
+            for cohort in report.cohorts:
+                self._adopt_cohort(cohort, report, NodeId(plan.slots[report.slot].node))
+
+    def _adopt_usual(self, usual: Usual) -> None:
+        """All of an assignment have a new version: it is known by its slots, not by each of them."""
+        if self._unspread is None or self._unspread.layout is not usual.layout:
+            live = usual.assignment.partitions
+            self._others = {partition: version for partition, version in self.partitions.items() if partition not in live}
+        self._unspread = usual
 
     def buffer(self, attempt: str, reports: Iterable[SlotReport]) -> None:
         """Remember what an attempt buffered, node by node."""
@@ -99,7 +158,7 @@ class Versions:
             self.buffers.append(Buffered(attempt, node, mine, range(min(epochs, default=0), max(epochs, default=-1) + 1)))
 
     def _adopt_cohort(self, cohort: CohortReport, report: SlotReport, node: NodeId) -> None:
-        version = Version(report.segment, tuple(report.segments), cohort.cursor, node, sum(cohort.state_rows), cohort.state_bytes)
+        version = Version(report.segment, tuple(report.segments), cohort.cursor, node, cohort.state_rows, cohort.state_bytes)
         known = self.shadows if cohort.shadow else self.partitions
         for group in cohort.key_groups:
             partition = Partition(cohort.operator, KeyGroup(group))
@@ -107,6 +166,13 @@ class Versions:
                 self.copies[partition, node] = version
             else:
                 known[partition] = version
+
+    def change_roles(self, promoted: Iterable[tuple[Partition, NodeId]], demoted: Iterable[tuple[Partition, NodeId]]) -> None:
+        """Copies are the primaries' versions from now on, and those of primaries that leave a node are copies."""
+        for place in demoted:
+            self.copies[place] = self.partitions[place[0]]
+        for place in promoted:
+            self.partitions[place[0]] = replace(self.copies.pop(place), was_copy=True)
 
     def restore_from(self, epoch: int, saved: Iterable[SavedCohort]) -> None:
         """What partitions without a version that stand at an epoch begin with: the checkpoint of that epoch."""
@@ -119,10 +185,11 @@ class Versions:
         self.checkpoints = {epoch: saved for epoch, saved in self.checkpoints.items() if epoch in epochs}
 
     def _needed(self) -> set[str]:
-        kept = (*self.partitions.values(), *self.shadows.values(), *self.copies.values())
+        kept = (*self._others.values(), *self.shadows.values(), *self.copies.values())
         versions = {version.segment: version for version in kept}
         buffers = {file.file for buffer in self.buffers for file in buffer.files}
-        return buffers | {name for version in versions.values() for name in version.segments}
+        usual = {name for report in (self._unspread.reports if self._unspread else ()) for name in report.segments}
+        return buffers | usual | {name for version in versions.values() for name in version.segments}
 
     def keep_only(
         self,
@@ -132,16 +199,16 @@ class Versions:
         copies: Collection[tuple[Partition, NodeId]] = (),
     ) -> None:
         """Forget the versions that nobody will ask for, and all that was on nodes that are gone."""
-        self.partitions = {known: version for known, version in self.partitions.items() if known in partitions}
+        self._others = {known: version for known, version in self.partitions.items() if known in partitions}
         self.shadows = {known: version for known, version in self.shadows.items() if known in shadows}
         self.copies = {known: version for known, version in self.copies.items() if known in copies}
         self.buffers = [buffer for buffer in self.buffers if buffer.node in nodes]
         for node in self.files.keys() - frozenset(nodes):
             self.files.pop(node)
 
-    def drop_buffers(self) -> None:
-        """A global checkpoint is complete: nothing will be replayed from buffers."""
-        self.buffers.clear()
+    def drop_buffers(self, through: int) -> None:
+        """A global checkpoint is complete: nothing up to its epoch will be replayed from buffers."""
+        self.buffers = [buffer for buffer in self.buffers if buffer.span.stop > through + 1]
 
     def drop_buffers_of(self, attempt: str, node: NodeId) -> None:
         """What an attempt kept on a node is not needed; shadows will replay its epochs instead."""

@@ -16,6 +16,12 @@ DAEMON_MEMORY = "192m"
 QUICK_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 SMALL_JVM = [*QUICK_JVM, "-Xss512k"]
 MODULE_OPTIONS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.nio", "sun.nio.ch")]
+# An executor that lives for long would otherwise log without end; a worker reads these for its executors.
+ROLLING_LOGS = [
+    "-Dspark.executor.logs.rolling.strategy=size",
+    f"-Dspark.executor.logs.rolling.maxSize={1 << 20}",
+    "-Dspark.executor.logs.rolling.maxRetainedFiles=2",
+]
 # Tasks read these: the name of their node, its failure domain, and how fast it may pretend to be.
 NODE_VARIABLE = "RESURGE_NODE"
 DOMAIN_VARIABLE = "RESURGE_DOMAIN"
@@ -62,7 +68,7 @@ def worker_command(master_url: str, cores: int, memory: str, folder: Path, host:
     """A worker whose executors work in `<folder>/<application>/<executor id>`."""
     address = ["--host", host, "--port", "0", "--webui-port", "0"]
     size = ["--cores", str(cores), "--memory", memory, "--work-dir", str(folder)]
-    return [*_java(), "org.apache.spark.deploy.worker.Worker", *address, *size, master_url]
+    return [*_java(*ROLLING_LOGS), "org.apache.spark.deploy.worker.Worker", *address, *size, master_url]
 
 
 def _java(*properties: str) -> list[str]:

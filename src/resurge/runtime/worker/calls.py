@@ -1,22 +1,24 @@
-"""One call of a keyed operator for all key groups that take an epoch together."""
+"""One call of an operator for all key groups that take an epoch together.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+An operator that may see one key group only is called once for each. What comes of an operator that is not deterministic is
+cut by key group and logged: a replay or a move goes by key group, so some key groups of a call may be logged and others not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from resurge.model.operator import Determinism
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator
+from resurge.errors import JobError
+from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.failures import failed
-from resurge.operators.hashing import hash_rows, key_groups_of
-from resurge.operators.sorted_runs import TableChange, TableDelta
+from resurge.operators.hashing import Hashes, hash_rows, key_groups_of
+from resurge.operators.sorted_runs import TableChange, TableDelta, TableSpec
 from resurge.operators.state import State
-from resurge.runtime.worker.grouped import Grouped, mask, together
-
-Decide = Callable[[int, Callable[[], Outcome]], Outcome]
-"""The outcome of a key group: the logged one, or the one that is computed now."""
+from resurge.runtime.worker.grouped import Grouped, from_groups, mask
+from resurge.runtime.worker.outcomes import OutcomeLog
 
 
 class Made(NamedTuple):
@@ -41,67 +43,138 @@ class Call:
     state: State
     context: EpochContext
 
-    def run(self, decide: Decide) -> Made:
-        """Call the operator once; or once for each key group, where it wants that or where outcomes are logged."""
-        if self.operator.takes_all_keys and self.operator.determinism is not Determinism.ARBITRARY:
-            outcome = self._process(self.state, self.batches, "")
-            return self._made(outcome, self._grouped(outcome), self._late(outcome))
-        return self._one_by_one(decide)
+    def run(self, log: OutcomeLog | None = None) -> Made:
+        """Call the operator; with a log, only for the key groups that have no outcome there."""
+        if log is None and self.operator.takes_all_keys:
+            outcome = self._process(self.key_groups)
+            return self._made(outcome, self._output(outcome), self._late(outcome))
+        outcomes = self._outcomes(self.key_groups) if log is None else log.decided(self.key_groups, self._outcomes)
+        return self._together(outcomes)
 
-    def _process(self, state: State, batches: Sequence[Batch], where: str) -> Outcome:
+    def _outcomes(self, groups: Sequence[int]) -> Mapping[int, Outcome]:
+        """What comes of each of these key groups: of one call that is cut, or of one call for each."""
+        if self.operator.takes_all_keys:
+            return self._cut(self._process(groups), groups)
+        return {group: self._process([group], f", key group {group}") for group in groups}
+
+    def _process(self, groups: Sequence[int], where: str = "") -> Outcome:
+        """One call with the rows and the state of some key groups."""
+        state, batches = self.state, self.batches
+        if len(groups) < len(self.key_groups):
+            wanted = mask(groups, self.total)
+            given = zip(self.batches, self.inputs, strict=True)
+            batches = [Batch(batch.schema, (rows.within(wanted).frame,)) for batch, rows in given]
+            state = {name: table.within(groups, self.total) for name, table in self.state.items()}
         try:
             return self.operator.process(state, batches, self.context)
         except Exception as error:
             raise failed(self.operator.name, f"in epoch {self.context.epoch}{where}", error) from error
 
-    def _grouped(self, outcome: Outcome) -> Grouped:
-        routing = outcome.routing
-        hashes = hash_rows(outcome.output, (self.operator.keys() or ((),))[0]) if routing is None else routing
-        return Grouped.of(outcome.output, key_groups_of(hashes, self.total), self.total)
+    def _grouped(self, rows: pl.DataFrame, key: tuple[str, ...], routing: Hashes | None = None) -> Grouped:
+        hashes = hash_rows(rows, key) if routing is None else routing
+        return Grouped.of(rows, key_groups_of(hashes, self.total), self.total)
+
+    def _output(self, outcome: Outcome) -> Grouped:
+        return self._grouped(outcome.output, (self.operator.keys() or ((),))[0], outcome.routing)
 
     def _late(self, outcome: Outcome) -> tuple[Grouped, ...]:
-        keys = self.operator.keys() or ()
-        return tuple(
-            Grouped.of(rows, key_groups_of(hash_rows(rows, key), self.total), self.total)
-            for rows, key in zip(outcome.late, keys, strict=False)
-        )
+        return tuple(self._grouped(rows, key) for rows, key in zip(outcome.late, self.operator.keys() or (), strict=False))
 
     def _made(self, outcome: Outcome, output: Grouped, late: tuple[Grouped, ...]) -> Made:
         changes = {name: self.state[name].change(delta) for name, delta in outcome.changes.items()}
         state = {name: table.changed(changes[name]) if name in changes else table for name, table in self.state.items()}
         return Made(output, late, outcome.late_rows, state, changes)
 
-    def _one_by_one(self, decide: Decide) -> Made:
-        outcomes = dict(self._outcomes(decide))
-        output = _by_group({group: outcome.output for group, outcome in outcomes.items()}, self.total)
+    def _cut(self, outcome: Outcome, groups: Sequence[int]) -> Mapping[int, Outcome]:
+        """What a call made, by key group."""
+        output, late = self._output(outcome), self._late(outcome)
+        changes = {name: self._cut_delta(delta, self.state[name].spec) for name, delta in outcome.changes.items()}
+        # Late rows that are counted but not kept are of no key group; the first has them, so that they count once.
+        uncounted = outcome.late_rows - sum(side.frame.height for side in late)
+        return {
+            group: Outcome(
+                output.of_group(group),
+                {name: cut(group) for name, cut in changes.items()},
+                sum(int(side.counts[group]) for side in late) + (uncounted if group == groups[0] else 0),
+                tuple(side.of_group(group) for side in late),
+            )
+            for group in groups
+        }
+
+    def _cut_delta(self, delta: TableDelta, spec: TableSpec) -> Callable[[int], TableDelta]:
+        """How to find one key group's part of what changed in a table."""
+        key = spec.key if spec.routing is None else spec.routing
+        upserts = None if delta.upserts is None else self._grouped(delta.upserts, key, delta.routing)
+        deletes = None if delta.deletes is None else self._grouped(delta.deletes, key)
+        return lambda group: TableDelta(
+            None if upserts is None else upserts.of_group(group), None if deletes is None else deletes.of_group(group), delta.low
+        )
+
+    def _together(self, outcomes: Mapping[int, Outcome]) -> Made:
+        """What was made of each key group, as one."""
+        output = from_groups({group: outcome.output for group, outcome in outcomes.items()}, self.total)
         sides = range(max((len(outcome.late) for outcome in outcomes.values()), default=0))
-        late = tuple(_by_group({group: made.late[side] for group, made in outcomes.items()}, self.total) for side in sides)
+        late = tuple(from_groups({group: made.late[side] for group, made in outcomes.items()}, self.total) for side in sides)
         tables = {name for outcome in outcomes.values() for name in outcome.changes}
         changes = {name: _merged([made.changes[name] for made in outcomes.values() if name in made.changes]) for name in tables}
         rows = sum(outcome.late_rows for outcome in outcomes.values())
         return self._made(Outcome(output.frame, changes, rows), output, late)
 
-    def _outcomes(self, decide: Decide) -> Iterator[tuple[int, Outcome]]:
-        for group in self.key_groups:
-            alone = mask([group], self.total)
-            batches = [
-                Batch(batch.schema, (rows.within(alone).frame,)) for batch, rows in zip(self.batches, self.inputs, strict=True)
-            ]
-            state = {name: table.within([group], self.total) for name, table in self.state.items()}
 
-            def compute(state: State = state, batches: Sequence[Batch] = batches, where: str = f", key group {group}") -> Outcome:
-                return self._process(state, batches, where)
+@dataclass(frozen=True)
+class StatelessCall:
+    """An operator without state, and the columns that it must make."""
 
-            yield group, decide(group, compute)
+    operator: StatelessOperator
+    schema: pl.Schema
+    context: EpochContext
 
+    def of_split(self, rows: pl.DataFrame, split: int, log: OutcomeLog | None = None) -> pl.DataFrame:
+        """What the operator makes of the rows of one split."""
+        if log is None:
+            return self._apply(rows)
+        return log.decided([split], lambda _: {split: Outcome(self._apply(rows))})[split].output
 
-def _by_group(frames: dict[int, pl.DataFrame], total: int) -> Grouped:
-    pieces = []
-    for group, frame in frames.items():
-        counts = np.zeros(total, dtype=np.int64)
-        counts[group] = frame.height
-        pieces.append(Grouped(frame, np.cumsum(counts)))
-    return together(pieces)
+    def by_group(self, rows: Grouped, groups: Sequence[int], log: OutcomeLog | None = None) -> Grouped:
+        """What the operator makes of each key group's rows; in one call, if it tells of which row each of its rows was made."""
+        if log is not None:
+            outcomes = log.decided(groups, lambda missing: self._outcomes(rows, missing))
+            return from_groups({group: outcome.output for group, outcome in outcomes.items()}, rows.ends.size)
+        made = self._at_once(rows)
+        return from_groups(self._one_by_one(rows, groups), rows.ends.size) if made is None else made
+
+    def _outcomes(self, rows: Grouped, groups: Sequence[int]) -> Mapping[int, Outcome]:
+        made = self._at_once(rows.within(mask(groups, rows.ends.size)))
+        frames = self._one_by_one(rows, groups) if made is None else {group: made.of_group(group) for group in groups}
+        return {group: Outcome(frame) for group, frame in frames.items()}
+
+    def _one_by_one(self, rows: Grouped, groups: Sequence[int]) -> dict[int, pl.DataFrame]:
+        return {group: self._apply(rows.of_group(group)) for group in groups}
+
+    def _at_once(self, rows: Grouped) -> Grouped | None:
+        try:
+            traced = self.operator.apply_row_by_row(rows.frame, self.context)
+        except Exception as error:
+            raise self._failed(error) from error
+        return None if traced is None else Grouped(self._checked(traced.rows), np.searchsorted(traced.places, rows.ends))
+
+    def _apply(self, frame: pl.DataFrame) -> pl.DataFrame:
+        try:
+            made = self.operator.apply(frame, self.context)
+        except Exception as error:
+            raise self._failed(error) from error
+        return self._checked(made)
+
+    def _failed(self, error: Exception) -> Exception:
+        return failed(self.operator.name, f"in epoch {self.context.epoch}", error)
+
+    def _checked(self, made: pl.DataFrame) -> pl.DataFrame:
+        if made.schema != self.schema:
+            raise JobError(
+                f"operator {self.operator.name!r} made columns {dict(made.schema)}; expected {dict(self.schema)}, as on an empty "
+                "table: let it return the same columns for every input"
+            )
+        return made
 
 
 def _merged(deltas: Sequence[TableDelta]) -> TableDelta:

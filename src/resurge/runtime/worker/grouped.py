@@ -1,6 +1,6 @@
 """Rows of many key groups in one table: ordered by key group, with the place where each key group ends."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,10 +44,14 @@ class Grouped:
         kept = np.repeat(wanted, self.counts)
         return Grouped(self.frame.filter(pl.Series(kept)), np.cumsum(counts))
 
+    def of_group(self, group: int) -> pl.DataFrame:
+        """The rows of one key group."""
+        return self.frame.slice(int(self.ends[group] - self.counts[group]), int(self.counts[group]))
+
     def pieces(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """Each key group that has rows, and its rows."""
         for group in np.flatnonzero(self.counts).tolist():
-            yield group, self.frame.slice(self.ends[group] - self.counts[group], self.counts[group])
+            yield group, self.of_group(group)
 
 
 def together(pieces: list[Grouped]) -> Grouped:
@@ -57,6 +61,14 @@ def together(pieces: list[Grouped]) -> Grouped:
         return filled[0]
     frame = pl.concat([piece.frame for piece in filled], rechunk=True)
     return Grouped.of(frame, np.concatenate([piece.groups for piece in filled]), filled[0].ends.size)
+
+
+def from_groups(frames: Mapping[int, pl.DataFrame], key_groups: int) -> Grouped:
+    """The tables of some key groups, at least one, in one."""
+    counts = np.zeros(key_groups, dtype=np.int64)
+    for group, frame in frames.items():
+        counts[group] = frame.height
+    return Grouped(pl.concat([frames[group] for group in sorted(frames)], rechunk=True), np.cumsum(counts))
 
 
 def mask(groups: Iterable[int], key_groups: int) -> npt.NDArray[np.bool_]:

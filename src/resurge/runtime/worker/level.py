@@ -4,6 +4,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,19 +17,19 @@ from resurge.connectors.reading import read_split
 from resurge.errors import JobError, ResurgeError
 from resurge.model.operator import Determinism, StreamShape
 from resurge.model.user_code import user_traceback
-from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
+from resurge.operators.base import Batch, EpochContext, StatefulOperator, StatelessOperator
 from resurge.operators.combining import Combiner
-from resurge.operators.failures import failed
 from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.operators.program import Program, Vertex
-from resurge.operators.stateless import BadRows, LateSide, SourceOperator, Transform
-from resurge.runtime.worker.arrivals import load_cohorts, send_state
-from resurge.runtime.worker.calls import Call, Made
+from resurge.operators.stateless import BadRows, LateSide, SourceOperator
+from resurge.runtime.worker.arrivals import load_cohorts, send_state, shipped_bytes
+from resurge.runtime.worker.calls import Call, Made, StatelessCall
+from resurge.runtime.worker.cpu_clock import task_cpu_s
 from resurge.runtime.worker.event_times import watermark_us, without_time
 from resurge.runtime.worker.grouped import Grouped, mask, together
 from resurge.runtime.worker.lookups import with_lookup
 from resurge.runtime.worker.messages import SOURCES, BufferReport, EpochWork, JobPlan, SlotReport, Split
-from resurge.runtime.worker.outcomes import OutcomeId, decided
+from resurge.runtime.worker.outcomes import OutcomeLog
 from resurge.runtime.worker.packets import SOURCE, Inbox, Origin, PacketWriter, Targets, keep, merge_maxima, resend, send
 from resurge.runtime.worker.partitions import Cohort, CohortStates, node_store
 from resurge.runtime.worker.parts import Parts
@@ -60,7 +61,7 @@ class LevelTask:
     def __init__(self, code: JobCode, plan: JobPlan, slot: int, level: int, packets: Iterable[bytes] = ()) -> None:
         self.code = code
         self.program = code.program
-        self.plan = plan
+        self.plan = plan = plan.of_slot(slot)
         self.slot = slot
         self.level = level
         self.inbox = Inbox(packets)
@@ -72,18 +73,19 @@ class LevelTask:
         self.targets = self._targets()
         self.buffer = PacketWriter()
         self.kept = [mask(plan.buffered.get(e.number, ()) if level else (), self.key_groups) for e in self.program.exchanges]
-        self.queries = _queries_by_node(self.program)
+        self.queries = self.program.queries_by_vertex()
         self.parts = Parts()
+        self.read_s_per_byte = 0.0
 
     def run(self) -> list[bytes]:
         """Packets for the next level, one per slot; at the last level, the reports of all levels."""
-        began, started = time.monotonic(), time.process_time()
+        began, started = time.monotonic(), task_cpu_s()
         merge_maxima(self.maxima_us, self.inbox.maxima_us)
         # A drained job has closed everything: whatever comes later is late, and must be seen to be.
         merge_maxima(self.maxima_us, {epoch.epoch: epoch.closing_us for epoch in self.plan.epochs if epoch.closing_us})
         if not any(msgspec.msgpack.decode(report, type=SlotReport).failure for report in self.inbox.reports):
             self._attempt()
-        self.report.cpu_s = time.process_time() - started
+        self.report.cpu_s = task_cpu_s() - started
         self.report.share_cpu()
         self._slow_down(began)
         self.report.began_s, self.report.ended_s = began, time.monotonic()
@@ -130,8 +132,7 @@ class LevelTask:
             raise JobError(f"{split.source!r} is not a source")
         good, bad = read_split(self.code.readers[split.source], pickle.loads(split.partition), source.schema)
         good, bad = without_time(good, bad, source)
-        self.report.rows_read += good.height
-        self.report.bad_rows += bad.height
+        self.report.count_rows(epoch.epoch, good.height, bad.height)
         self._note_time(good, source, epoch.epoch)
         frames: dict[int, pl.DataFrame] = {}
         for vertex in self.program.at_level(0):
@@ -141,7 +142,8 @@ class LevelTask:
                 if vertex.operator.inputs[0] == split.source:
                     frames[vertex.number] = bad
             elif vertex.parent in frames:
-                frames[vertex.number] = self._applied(vertex, frames[vertex.parent], epoch, split.index)
+                call, log = self._stateless(vertex, epoch), self._log(vertex, epoch)
+                frames[vertex.number] = call.of_split(frames[vertex.parent], split.index, log)
         for exchange in self.program.exchanges:
             if exchange.vertex in frames:
                 rows = exchange.outgoing(frames[exchange.vertex])
@@ -162,6 +164,7 @@ class LevelTask:
         states = CohortStates(self.program, self.plan, self.slot, self.level)
         mine = [work for work in self.plan.slots[self.slot].cohorts if work.operator in names]
         cohorts = load_cohorts(states, mine, self.inbox, self.writers[self.slot], self.report)
+        self.report.shipping_s += self.read_s_per_byte * shipped_bytes(self.inbox)
         self._resend()
         for epoch in self.plan.epochs:
             takers: dict[str, list[Cohort]] = {}
@@ -172,6 +175,7 @@ class LevelTask:
         self.report.restore_s = states.restore_s
         states.save(self.report)
         self._save_buffer()
+        states.look(self.report)
         self.report.local_bytes, self.report.overflow_bytes = states.store.used()
 
     def _resend(self) -> None:
@@ -193,7 +197,7 @@ class LevelTask:
         if not self.buffer.entries:
             return
         node = self.plan.slots[self.slot].node
-        name = paths.local_buffer(paths.local_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot))
+        name = paths.local_buffer(paths.slot_segment(self.plan.epoch, self.plan.attempt, self.level, self.slot))
         content = self.buffer.finish(self.slot, {}, [])
         node_store(self.plan.local_root, node).write(name, content)
         self.report.buffers.append(BufferReport(node, self.level, name, len(content), Inbox([content]).tables()))
@@ -218,7 +222,8 @@ class LevelTask:
                     rows[vertex.number] = Grouped(mine.frame.select(*vertex.operator.given.schema), mine.ends)
             elif vertex.parent in rows:
                 taken = [group for cohort in takers[self.program.owner(vertex.number) or ""] for group in cohort.key_groups]
-                rows[vertex.number] = self._applied_by_group(vertex, rows[vertex.parent], epoch, sorted(taken))
+                call, log = self._stateless(vertex, epoch), self._log(vertex, epoch)
+                rows[vertex.number] = call.by_group(rows[vertex.parent], sorted(taken), log)
         self._send_grouped(rows, epoch, takers)
         self._stage_grouped(rows, epoch, takers)
 
@@ -232,7 +237,7 @@ class LevelTask:
         batches: dict[object, Prepared],
     ) -> Made:
         """Let the key groups of a cohort take one epoch, in one call."""
-        started = time.process_time()
+        started = task_cpu_s()
         inputs = [self._prepared(operator, index, cohort, epoch, rows, batches) for index in range(len(operator.inputs))]
         call = Call(
             operator,
@@ -243,11 +248,11 @@ class LevelTask:
             cohort.state,
             self._context(vertex, epoch),
         )
-        made = call.run(lambda group, compute: self._decided(vertex, epoch, group, compute))
+        made = call.run(self._log(vertex, epoch))
         cohort.advance(epoch.epoch, made)
         for given in inputs:
             cohort.rows_in += given.rows.counts
-        cohort.cpu_s += time.process_time() - started
+        cohort.cpu_s += task_cpu_s() - started
         return made
 
     def _prepared(
@@ -292,48 +297,19 @@ class LevelTask:
         parts = combiner.combine(rows.frame, shape)
         return Grouped.of(parts, key_groups_of(hash_rows(parts, combiner.key), self.key_groups), self.key_groups)
 
-    def _applied_by_group(self, vertex: Vertex, rows: Grouped, epoch: EpochWork, taken: Sequence[int]) -> Grouped:
-        """What an operator without state makes of each key group's rows; in one call, if it takes each row for itself."""
-        operator = vertex.operator
-        if (
-            isinstance(operator, Transform)
-            and operator.leaves_rows_in_place
-            and operator.determinism is not Determinism.ARBITRARY
-        ):
-            kept = np.flatnonzero(operator.kept(rows.frame))
-            made = self._applied(vertex, rows.frame[kept] if kept.size < rows.frame.height else rows.frame, epoch, 0)
-            return Grouped(made, np.searchsorted(kept, rows.ends))
-        pieces, counts = [], np.zeros(self.key_groups, dtype=np.int64)
-        for group in taken:
-            start = int(rows.ends[group] - rows.counts[group])
-            made = self._applied(vertex, rows.frame.slice(start, int(rows.counts[group])), epoch, group)
-            pieces.append(made)
-            counts[group] = made.height
-        return Grouped(pl.concat(pieces, rechunk=True), np.cumsum(counts))
-
-    def _applied(self, vertex: Vertex, frame: pl.DataFrame, epoch: EpochWork, order: int) -> pl.DataFrame:
+    def _stateless(self, vertex: Vertex, epoch: EpochWork) -> StatelessCall:
         operator = vertex.operator
         if not isinstance(operator, StatelessOperator):
             raise JobError(f"operator {operator.name!r} cannot be applied to a table")
-        try:
-            context = with_lookup(self._context(vertex, epoch), operator, self.plan.durable_url)
-            made = self._decided(vertex, epoch, order, lambda: Outcome(operator.apply(frame, context))).output
-        except Exception as error:
-            raise failed(operator.name, f"in epoch {epoch.epoch}", error) from error
-        wanted = self.program.topology.shapes[operator.name].schema
-        if made.schema != wanted:
-            raise JobError(
-                f"operator {operator.name!r} made columns {dict(made.schema)}; expected {dict(wanted)}, as on an empty table: "
-                "let it return the same columns for every input"
-            )
-        return made
+        context = with_lookup(self._context(vertex, epoch), operator, self.plan.durable_url)
+        return StatelessCall(operator, self.program.topology.shapes[operator.name].schema, context)
 
-    def _decided(self, vertex: Vertex, epoch: EpochWork, order: int, compute: Callable[[], Outcome]) -> Outcome:
-        """An outcome; one that could come out differently another time is logged before it is used."""
+    def _log(self, vertex: Vertex, epoch: EpochWork) -> OutcomeLog | None:
+        """Where outcomes are logged before they are used, if they could come out differently another time."""
         if vertex.operator.determinism is not Determinism.ARBITRARY or self.plan.durable_url is None:
-            return compute()
-        identity = OutcomeId(vertex.operator.name, self.program.branch(vertex), epoch.epoch, order, epoch.plan)
-        return decided(DurableStore(self.plan.durable_url), identity, compute)
+            return None
+        store, branch = DurableStore(self.plan.durable_url), self.program.branch(vertex)
+        return OutcomeLog(store, vertex.operator.name, branch, epoch.epoch, epoch.plan)
 
     def _send_grouped(self, rows: Mapping[int, Grouped], epoch: EpochWork, takers: Mapping[str, list[Cohort]]) -> None:
         """Send each node's rows, with the key group that each comes from, to the exchanges that start at it."""
@@ -354,7 +330,7 @@ class LevelTask:
                 keep(origin, table, groups, self.kept[exchange.number], self.buffer)
 
     def _groups_of(self, cohorts: Iterable[Cohort], chosen: Callable[[Cohort], bool]) -> npt.NDArray[np.bool_]:
-        return mask((group for cohort in cohorts if chosen(cohort) for group in cohort.key_groups), self.key_groups)
+        return mask(chain.from_iterable(cohort.key_groups for cohort in cohorts if chosen(cohort)), self.key_groups)
 
     def _stage_grouped(self, rows: Mapping[int, Grouped], epoch: EpochWork, takers: Mapping[str, list[Cohort]]) -> None:
         """Stage the rows of queries, from key groups that have not shown this epoch."""
@@ -377,8 +353,7 @@ class LevelTask:
         self.writers[self.slot].add(entry.exchange, entry.epoch, entry.order, entry.key_groups, entry.ends, bytes(frame.body))
 
     def _context(self, vertex: Vertex, epoch: EpochWork) -> EpochContext:
-        before = epoch.watermarks_us
-        after = epoch.closing_us
+        before, after = epoch.watermarks_us, epoch.closing_us
         if after is None:
             after = dict(before)
             merge_maxima({0: after}, {0: self.maxima_us.get(epoch.epoch, {})})
@@ -390,11 +365,3 @@ class LevelTask:
             Targets((self.plan.routes[name] for name in exchange.consumers), len(self.plan.slots), self.key_groups)
             for exchange in self.program.exchanges
         ]
-
-
-def _queries_by_node(program: Program) -> dict[int, list[tuple[str, int]]]:
-    found: dict[int, list[tuple[str, int]]] = {}
-    for query, vertices in program.query_vertices.items():
-        for branch, number in enumerate(vertices):
-            found.setdefault(number, []).append((query, branch))
-    return found

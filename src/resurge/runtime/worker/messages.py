@@ -3,6 +3,8 @@
 import msgspec
 
 from resurge.connectors.contracts import StagedPart
+from resurge.errors import JobError
+from resurge.storage import paths
 from resurge.storage.runs import SavedCohort
 
 LAST_EPOCH = 2**62
@@ -25,7 +27,7 @@ class CohortWork(msgspec.Struct, frozen=True):
     anything at or below the cursor is a duplicate and is dropped. Output of epochs up to `shown` was shown before. Shadows
     have a state of their own and show nothing. What each epoch after `keep_after` changes is kept beside the state, so that
     it can be shipped (`shipments`); None keeps nothing, and a later epoch lets go of the older ones. If their state `arrives`
-    from another node, the segment is what this node has of it, which is at epoch `at`. A copy is only kept.
+    from another node, the segment is what this node has of it, which is at epoch `at`. A copy is only kept; what was one is verified.
     """
 
     operator: str
@@ -40,6 +42,7 @@ class CohortWork(msgspec.Struct, frozen=True):
     arrives: bool = False
     at: int = 0
     copy: bool = False
+    was_copy: bool = False
 
     def takes(self, epoch: int) -> bool:
         """Whether the key groups take this epoch."""
@@ -82,7 +85,10 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 class SlotWork(msgspec.Struct, frozen=True):
-    """What one slot does in all levels of one job; `cpu_share` is the part of a core that its node is allowed."""
+    """What one slot does in all levels of one job; `cpu_share` is the part of a core that its node is allowed.
+
+    `awaited` are the parts of the checkpoint that its node writes, by their segments, `logged` those of the newest one that counts.
+    """
 
     node: str
     splits: list[Split]
@@ -91,10 +97,36 @@ class SlotWork(msgspec.Struct, frozen=True):
     replays: list[Replay] = []
     cpu_share: float = 1.0
     sends: list[Sending] = []
+    awaited: list[str] = []
+    logged: list[str] = []
+
+
+class CohortLayout(msgspec.Struct, frozen=True):
+    """Key groups of one operator that a slot advances together in every usual epoch, at this level."""
+
+    operator: str
+    level: int
+    key_groups: list[int]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What usual epochs have in common: the cohorts of each slot, and the slot that each key group is routed to.
+
+    It is sent once, under its name; the jobs that follow only name it.
+    """
+
+    name: str
+    cohorts: list[list[CohortLayout]]
+    routes: dict[str, list[int]]
 
 
 class JobPlan(msgspec.Struct, frozen=True):
-    """One Spark job: some epochs, in order, over some partitions; `epoch` is the one they are at afterwards."""
+    """One Spark job: some epochs, in order, over some partitions; `epoch` is the one they are at afterwards.
+
+    With a layout, slots have no cohorts of their own and there are no routes: the layout has them, and its cohorts go on from
+    the versions that the attempt `before` wrote, at its epoch.
+    One that `waits` ends when the checkpoint that it takes, or that is being written, is durable.
+    """
 
     job: str
     attempt: str
@@ -107,29 +139,57 @@ class JobPlan(msgspec.Struct, frozen=True):
     checkpoint: bool = False
     buffered: dict[int, list[int]] = {}
     local_limit_bytes: int | None = None
+    layout: Layout | None = None
+    before: tuple[int, str] | None = None
+    waits: bool = False
+
+    def without_layout(self) -> "JobPlan":
+        """The plan as it is sent: its layout is with the slots already."""
+        return msgspec.structs.replace(self, layout=None)
+
+    def with_layout(self, layout: Layout | None) -> "JobPlan":
+        """The plan as it was before it was sent."""
+        return msgspec.structs.replace(self, layout=layout)
+
+    def of_slot(self, slot: int) -> "JobPlan":
+        """The plan with what one slot does, from its layout if it has one."""
+        if self.before is None:
+            return self
+        if self.layout is None:
+            raise JobError(f"job {self.attempt} goes on from {self.before[1]} without a layout; expected the one that it names")
+        epoch, attempt = self.before
+        cohorts = [
+            CohortWork(
+                cohort.operator,
+                cohort.key_groups,
+                paths.slot_segment(epoch, attempt, cohort.level, slot),
+                cursor=epoch,
+                shown=epoch,
+            )
+            for cohort in self.layout.cohorts[slot]
+        ]
+        slots = list(self.slots)
+        slots[slot] = msgspec.structs.replace(slots[slot], cohorts=cohorts)
+        return msgspec.structs.replace(self, slots=slots, routes=self.layout.routes)
 
 
 class CohortReport(msgspec.Struct):
-    """What became of some key groups of one operator, in columns: one number per key group."""
+    """What became of some key groups of one operator.
+
+    There are two columns: each key group's share of the CPU time, as 32-bit floats, and its rows, as 32-bit numbers.
+    """
 
     operator: str
     key_groups: list[int]
     shadow: bool = False
     cursor: int = 0
-    rows_in: list[int] = msgspec.field(default_factory=list)
-    rows_out: list[int] = msgspec.field(default_factory=list)
-    state_rows: list[int] = msgspec.field(default_factory=list)
+    shares: bytes = b""
+    rows_in: bytes = b""
+    state_rows: int = 0
     state_bytes: int = 0
     late_rows: int = 0
     cpu_s: float = 0.0
-    checkpoint: SavedCohort | None = None
     copy: bool = False
-
-    def cpu_shares_s(self) -> list[float]:
-        """Each key group's share of the CPU time: by its rows and, a little, its state; none is free."""
-        touched = [rows + 0.01 * state + 1 for rows, state in zip(self.rows_in, self.state_rows, strict=True)]
-        total = sum(touched)
-        return [self.cpu_s * mine / total for mine in touched]
 
 
 class BufferReport(msgspec.Struct, frozen=True):
@@ -143,7 +203,10 @@ class BufferReport(msgspec.Struct, frozen=True):
 
 
 class SlotReport(msgspec.Struct):
-    """What one slot did at one level; `segment` describes the new versions, `segments` are all files that they need."""
+    """What one slot did at one level; `segment` describes the new versions, `segments` are all files that they need.
+
+    `written` are parts of a checkpoint that are durable, by their segments.
+    """
 
     slot: int
     level: int
@@ -155,6 +218,7 @@ class SlotReport(msgspec.Struct):
     buffers: list[BufferReport] = msgspec.field(default_factory=list)
     rows_read: int = 0
     bad_rows: int = 0
+    epoch_rows: dict[int, int] = msgspec.field(default_factory=dict)
     cpu_s: float = 0.0
     maxima_us: dict[int, dict[str, int]] = msgspec.field(default_factory=dict)
     began_s: float = 0.0
@@ -164,6 +228,13 @@ class SlotReport(msgspec.Struct):
     overflow_bytes: int = 0
     shipped_bytes: dict[str, int] = msgspec.field(default_factory=dict)
     shipping_s: float = 0.0
+    written: dict[str, list[SavedCohort]] = msgspec.field(default_factory=dict)
+
+    def count_rows(self, epoch: int, good: int, bad: int) -> None:
+        """Rows of an epoch that a split has, and those that could not be read."""
+        self.rows_read += good
+        self.bad_rows += bad
+        self.epoch_rows[epoch] = self.epoch_rows.get(epoch, 0) + good
 
     def share_cpu(self) -> None:
         """A cohort's cost is its share of all that its task did, by the time spent in its operator."""

@@ -4,7 +4,7 @@ The first attempt at an epoch to log an outcome decides it; every later attempt,
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -47,27 +47,47 @@ class OutcomeId:
         return paths.outcome(self.operator, self.branch, self.epoch, self.plan, self.order)
 
 
+@dataclass(frozen=True)
+class OutcomeLog:
+    """The logged outcomes of one operator on one branch of a union in one epoch: one for each split or key group."""
+
+    store: DurableStore
+    operator: str
+    branch: int
+    epoch: int
+    plan: int
+
+    def decided(self, orders: Sequence[int], compute: Callable[[Sequence[int]], Mapping[int, Outcome]]) -> Mapping[int, Outcome]:
+        """The outcomes of these splits or key groups: those not logged yet are computed together, and logged each by itself."""
+        identities = {order: OutcomeId(self.operator, self.branch, self.epoch, order, self.plan) for order in orders}
+        missing = [order for order, identity in identities.items() if not self.store.exists(identity.path)]
+        made = compute(missing) if missing else {}
+        return {order: _first(self.store, identity, made.get(order)) for order, identity in identities.items()}
+
+
 def decided(store: DurableStore, identity: OutcomeId, compute: Callable[[], Outcome]) -> Outcome:
-    """The outcome of one partition (or split) in one epoch: the logged one, or this one, which is logged now."""
-    name = identity.path
-    if not store.exists(name):
-        outcome = compute()
-        if store.create(name, _encoded(outcome)):
-            return outcome
-    return _decoded(store.read(name), store.path(name))
+    """One outcome: the logged one, or this one, which is logged now."""
+    return _first(store, identity, None if store.exists(identity.path) else compute())
+
+
+def _first(store: DurableStore, identity: OutcomeId, outcome: Outcome | None) -> Outcome:
+    """Log an outcome, unless there is none or another attempt has logged one: then take that one."""
+    if outcome is not None and store.create(identity.path, _encoded(outcome)):
+        return outcome
+    return _decoded(store.read(identity.path), store.path(identity.path))
 
 
 def _encoded(outcome: Outcome) -> bytes:
     changes = {
         name: _LoggedDelta(
-            None if delta.upserts is None else to_bytes(delta.upserts),
-            None if delta.deletes is None else to_bytes(delta.deletes),
+            None if delta.upserts is None else bytes(to_bytes(delta.upserts)),
+            None if delta.deletes is None else bytes(to_bytes(delta.deletes)),
             delta.low,
         )
         for name, delta in outcome.changes.items()
     }
-    late = [to_bytes(rows) for rows in outcome.late]
-    body = msgspec.msgpack.encode(_LoggedOutcome(to_bytes(outcome.output), changes, outcome.late_rows, late))
+    late = [bytes(to_bytes(rows)) for rows in outcome.late]
+    body = msgspec.msgpack.encode(_LoggedOutcome(bytes(to_bytes(outcome.output)), changes, outcome.late_rows, late))
     return zlib.crc32(body).to_bytes(4, "big") + body
 
 

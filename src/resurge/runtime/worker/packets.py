@@ -35,10 +35,12 @@ class PacketWriter:
 
     def __init__(self) -> None:
         self.entries: list[FrameEntry] = []
-        self.bodies: list[bytes] = []
+        self.bodies: list[bytes | memoryview] = []
         self.size = 0
 
-    def add(self, exchange: int, epoch: int, order: int, key_groups: list[int], ends: list[int], body: bytes) -> None:
+    def add(
+        self, exchange: int, epoch: int, order: int, key_groups: list[int], ends: list[int], body: bytes | memoryview
+    ) -> None:
         """Add one table."""
         self.entries.append(FrameEntry(exchange, epoch, order, key_groups, ends, self.size, len(body)))
         self.bodies.append(body)

@@ -1,10 +1,8 @@
 """The states of the key groups that a task advances: found in memory, else in the node's store, else in a checkpoint."""
 
-import contextlib
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -12,11 +10,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from resurge.errors import CheckpointDamagedError, CorruptFileError, StorageError
+from resurge.errors import CheckpointDamagedError, CopyDamagedError, CorruptFileError, StorageError
 from resurge.operators.base import StatefulOperator
 from resurge.operators.program import Program
 from resurge.operators.sorted_runs import TableChange, TableSpec
 from resurge.operators.state import KeyedTable, State, joined, joined_changes
+from resurge.runtime.worker import checkpoint_writes
 from resurge.runtime.worker.calls import Made
 from resurge.runtime.worker.grouped import Integers
 from resurge.runtime.worker.messages import LAST_EPOCH, CohortReport, CohortWork, JobPlan, SlotReport
@@ -28,17 +27,17 @@ from resurge.storage.runs import (
     Loader,
     RunRef,
     SavedCohort,
-    SavedState,
     SegmentWriter,
-    durable_only,
+    known_durable,
     placed_anew,
     save_change,
-    save_durably,
     save_locally,
     wasteful_segments,
 )
 
 MOST_JOBS = 2
+ROWS = "<u4"
+"""How a column of numbers of rows is written."""
 
 
 class _Cached(NamedTuple):
@@ -54,6 +53,7 @@ class _Memory:
 
     states: dict[tuple[str, str, bool], list[_Cached]] = field(default_factory=dict)
     stores: dict[str, NodeStore] = field(default_factory=dict)
+    durable: dict[tuple[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
 _JOBS: dict[str, _Memory] = {}
@@ -91,10 +91,10 @@ class Cohort:
     state: State
     cursor: int
     rows_in: Integers
-    rows_out: Integers
     late_rows: int = 0
     cpu_s: float = 0.0
     kept: tuple[EpochChange, ...] = ()
+    has_arrived: bool = False
 
     @property
     def key_groups(self) -> list[int]:
@@ -105,7 +105,6 @@ class Cohort:
         """Go on to the state that an epoch made."""
         self.state = made.state
         self.late_rows += made.late_rows
-        self.rows_out += made.output.counts
         if self.work.keep_after is not None and epoch > self.work.keep_after:
             self.kept = (*self.kept, EpochChange(epoch, made.changes))
 
@@ -133,12 +132,14 @@ class CohortStates:
         cursor = min(work.until, max(work.cursor, self.plan.epoch))
         nothing = np.zeros(self.total, dtype=np.int64)
         state, kept = self._state(work)
-        cohort = Cohort(work, state, cursor, nothing, nothing.copy(), kept=kept)
+        cohort = Cohort(work, state, cursor, nothing, kept=kept)
         self.cohorts.append(cohort)
         return cohort
 
     def _state(self, work: CohortWork) -> tuple[State, tuple[EpochChange, ...]]:
         specs = table_specs(self.program, work.operator)
+        if work.was_copy:
+            return self._from_copy(work, specs)
         if work.segment is not None:
             return self._local(work, specs)
         if work.restore is not None and self.durable is not None:
@@ -155,6 +156,17 @@ class CohortStates:
         except (FileNotFoundError, CorruptFileError) as error:
             reason = f"{error.filename} is missing" if isinstance(error, FileNotFoundError) else str(error)
             raise CheckpointDamagedError(reason) from error
+
+    def _from_copy(self, work: CohortWork, specs: Mapping[str, TableSpec]) -> tuple[State, tuple[EpochChange, ...]]:
+        """What another node shipped, checked once more: it may have lain here for long."""
+        try:
+            saved = [
+                each for each in self.store.manifest(work.segment or "") if each.operator == work.operator and not each.shadow
+            ]
+            loader = Loader(specs, self.total, self.store.run, verify=True)
+            return loader.local([each for each in saved if set(each.key_groups) & set(work.key_groups)], work.key_groups), ()
+        except StorageError as error:
+            raise CopyDamagedError(f"the copy of {work.operator} {work.key_groups} on node {self.node}: {error}") from error
 
     def _local(self, work: CohortWork, specs: Mapping[str, TableSpec]) -> tuple[State, tuple[EpochChange, ...]]:
         cached = self.remembered.get((self.node, work.operator, work.shadow), [])
@@ -175,7 +187,7 @@ class CohortStates:
             raise StorageError(f"{segment} lacks key groups {sorted(wanted - covered)} of {work.operator!r} on node {self.node}")
         # Another process ran these key groups meanwhile; most of their runs are the ones that this process has already.
         tables = (table for known in cached for table in known.state.values())
-        runs = {run.local: run for table in tables for run in table.runs if run.local is not None}
+        runs = {run.local: run for table in tables for run in table.runs if run.local is not None and run.groups is None}
         loader = Loader(specs, self.total, self.store.run, runs)
         return loader.local(mine, wanted), loader.changes(mine, wanted, after)
 
@@ -188,47 +200,48 @@ class CohortStates:
         return content
 
     def save(self, report: SlotReport) -> None:
-        """Write the new versions to the node's store and, at a checkpoint, what is not there yet to the durable one."""
+        """Write the new versions to the node's store; at a checkpoint, what the durable store lacks is written in the background."""
         if not self.cohorts:
             return
         self.cohorts = _met(self.cohorts)
-        with self._saved_durably():
-            self._save_locally(report)
-
-    def _save_locally(self, report: SlotReport) -> None:
+        self._known_durable()
         self._leave_wasteful_segments()
-        name = paths.local_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot)
+        name = paths.slot_segment(self.plan.epoch, self.plan.attempt, self.level, self.slot)
         writer = SegmentWriter(name)
         manifest, files = [], {name}
         for cohort in self.cohorts:
+            began_s = time.monotonic()
             cohort.state, tables = save_locally(cohort.state, writer)
+            report.shipping_s += time.monotonic() - began_s if cohort.has_arrived else 0.0
             kept = [save_change(change, writer) for change in cohort.kept]
             cohort.kept = tuple(change for change, _ in kept)
             saved = SavedCohort(cohort.work.operator, cohort.key_groups, tables, cohort.work.shadow, [each for _, each in kept])
             manifest.append(saved)
             files |= saved.local_segments()
-            report.cohorts.append(self._report(cohort, tables))
+            report.cohorts.append(self._report(cohort))
+        began_s = time.monotonic()
         self.store.write(name, writer.finish(msgspec.json.encode(manifest)))
+        report.shipping_s += time.monotonic() - began_s if any(cohort.has_arrived for cohort in self.cohorts) else 0.0
         report.segment, report.segments = name, sorted(files)
+        if self.plan.checkpoint:
+            self._take_checkpoint(report, name, manifest)
         for cohort in self.cohorts:
             self._remember(cohort, name)
 
-    def _report(self, cohort: Cohort, tables: SavedState) -> CohortReport:
+    def _report(self, cohort: Cohort) -> CohortReport:
         groups, work = cohort.key_groups, cohort.work
         rows = sum((table.rows_per_group(self.total) for table in cohort.state.values()), np.zeros(self.total, dtype=np.int64))
-        checkpoint = SavedCohort(work.operator, groups, durable_only(tables)) if self.plan.checkpoint else None
         return CohortReport(
             work.operator,
             groups,
             work.shadow,
             cohort.cursor,
-            cohort.rows_in[groups].tolist(),
-            cohort.rows_out[groups].tolist(),
-            rows[groups].tolist(),
+            shares(cohort.rows_in[groups], rows[groups]),
+            cohort.rows_in[groups].astype(ROWS).tobytes(),
+            int(rows[groups].sum()),
             sum(table.size()[1] for table in cohort.state.values()),
             cohort.late_rows,
             cohort.cpu_s,
-            checkpoint,
             work.copy,
         )
 
@@ -239,28 +252,51 @@ class CohortStates:
         self.remembered[place] = [*others, _Cached(mine, segment, cohort.state, cohort.kept)]
 
     def _leave_wasteful_segments(self) -> None:
-        """Of a segment that is mostly not needed, what is needed goes into the new one; what is kept to be shipped stays."""
-        if any(cohort.kept for cohort in self.cohorts):
-            return
+        """Of a segment that is mostly not needed, what is needed goes into the new one; what is kept to be shipped stays a while."""
         wasteful = wasteful_segments([cohort.state for cohort in self.cohorts], self.store.sizes_bytes())
         for cohort in self.cohorts if wasteful else ():
             cohort.state = placed_anew(cohort.state, wasteful)
 
-    @contextlib.contextmanager
-    def _saved_durably(self) -> Iterator[None]:
-        """At a checkpoint, write what the durable store lacks while something else is done; it is there at the end."""
-        if self.durable is None or not self.plan.checkpoint:
-            yield
+    def _take_checkpoint(self, report: SlotReport, name: str, manifest: Sequence[SavedCohort]) -> None:
+        """Let what the durable store lacks be written in the background, and wait for it if the job does nothing else."""
+        primaries = zip(self.cohorts, manifest, strict=True)
+        mine = [
+            SavedCohort(saved.operator, saved.key_groups, saved.tables)
+            for cohort, saved in primaries
+            if not (cohort.work.shadow or cohort.work.copy)
+        ]
+        if self.durable is None or not mine:
             return
-        name = paths.checkpoint_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot)
-        writer = SegmentWriter(name)
+        segment = paths.checkpoint_segment(self.plan.epoch, f"{self.plan.attempt}-{self.level}", self.slot)
+        checkpoint_writes.take(self.store, name, checkpoint_writes.Taken(self.durable.url, segment, self.total, mine))
+        if self.plan.waits:
+            report.written[name] = checkpoint_writes.written(self.store, name, waits=True) or []
+
+    def look(self, report: SlotReport) -> None:
+        """At the last level, report which parts of the checkpoint that its node writes are durable."""
+        awaited = self.plan.slots[self.slot].awaited if self.level == self.program.levels - 1 else []
+        for name in awaited:
+            found = checkpoint_writes.written(self.store, name, waits=self.plan.waits)
+            if found is not None:
+                report.written[name] = found
+
+    def _known_durable(self) -> None:
+        """Learn which runs the newest checkpoint that counts has, so that the next one names them and writes only others."""
+        logged = tuple(self.plan.slots[self.slot].logged)
+        if not logged:
+            return
+        memory = _memory(self.plan.local_root)
+        if (self.node, logged) not in memory.durable:
+            places = [checkpoint_writes.durable_places(self.store, name) for name in logged]
+            memory.durable = {(self.node, logged): {local: durable for found in places for local, durable in found.items()}}
         for cohort in self.cohorts:
-            cohort.state = save_durably(cohort.state, writer, self.total)
-        with ThreadPoolExecutor(1) as pool:
-            written = pool.submit(self.durable.create, name, writer.finish(b"")) if writer.size else None
-            yield
-            if written is not None:
-                written.result()
+            cohort.state = known_durable(cohort.state, memory.durable[self.node, logged])
+
+
+def shares(rows_in: Integers, state_rows: Integers) -> bytes:
+    """Each key group's share of what its call takes: by its rows and, a little, its state; none is free."""
+    touched = rows_in + 0.01 * state_rows + 1
+    return bytes((touched / touched.sum()).astype("<f4").tobytes())
 
 
 def _met(cohorts: list[Cohort]) -> list[Cohort]:
@@ -279,10 +315,10 @@ def _joined(cohorts: list[Cohort]) -> Cohort:
         {name: joined([cohort.state[name] for cohort in cohorts]) for name in first.state},
         first.cursor,
         np.sum([cohort.rows_in for cohort in cohorts], axis=0),
-        np.sum([cohort.rows_out for cohort in cohorts], axis=0),
         sum(cohort.late_rows for cohort in cohorts),
         sum(cohort.cpu_s for cohort in cohorts),
         _joined_kept([cohort.kept for cohort in cohorts]),
+        any(cohort.has_arrived for cohort in cohorts),
     )
 
 

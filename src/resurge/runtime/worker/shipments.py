@@ -99,6 +99,7 @@ def install(states: CohortStates, work: CohortWork, at: int, content: bytes) -> 
     """Take a shipment into a job: `work` names the receiver's own version, which is at epoch `at`; its cursor is the shipment's."""
     cohort = states.load(work)
     cohort.state = installed(states.program, cohort.state, at, content)
+    cohort.has_arrived = True
     return cohort
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,13 +11,14 @@ import msgspec
 from resurge.runtime.worker.executor import executor_id
 from resurge.runtime.worker.fitness import own_fitness
 from resurge.runtime.worker.level import JobCode, LevelTask
-from resurge.runtime.worker.messages import JobPlan, SlotReport
+from resurge.runtime.worker.messages import JobPlan, Layout, SlotReport
 from resurge.storage.node_store import remove_job
 
 IN_PROCESS_NODE = "driver"
 MISPLACED = "Misplaced"
 _JOBS_KEPT = 4
 _CODE: dict[str, JobCode] = {}
+_LAYOUTS: dict[tuple[str, str], Layout] = {}
 _plans = msgspec.msgpack.Decoder(JobPlan)
 _reports = msgspec.msgpack.Decoder(SlotReport)
 
@@ -25,35 +27,61 @@ class LevelFunction:
     """One level of one job, as Spark calls it: split index and an iterator of bytes in, bytes out.
 
     At level 0 the input is ignored. At later levels plans and packets alternate, because the located side of the zip has as
-    many (empty) elements as the shuffled one.
+    many (empty) elements as the shuffled one. A job with one slot needs no shuffle: its only function runs all levels.
     """
 
-    def __init__(self, plan: bytes, code: Any, job: str, level: int, levels: int) -> None:
+    def __init__(self, plan: bytes, code: Any, job: str, mine: range, levels: int, layout: "SentLayout | None" = None) -> None:
         self.plan = plan
         self.code = code
+        self.layout = layout
         self.job = job
-        self.level = level
+        self.mine = mine
         self.levels = levels
 
     def __call__(self, slot: int, items: Iterable[bytes]) -> Iterator[bytes]:
-        packets = list(items)[1::2] if self.level else list(items)[:0]
-        plan = _decoded(self.plan)
+        began_s = time.monotonic()
+        packets = list(items)[1::2] if self.mine.start else list(items)[:0]
+        read_s_per_byte = (time.monotonic() - began_s) / max(1, sum(map(len, packets)))
+        plan = _decoded(self.plan).with_layout(self.layout.loaded() if self.layout is not None else None)
         wanted = plan.slots[slot].node
         here = executor_id()
         if wanted not in (IN_PROCESS_NODE, here):
-            report = SlotReport(slot, self.level, failure=(MISPLACED, f"slot {slot} belongs on executor {wanted}, not on {here}"))
+            failure = MISPLACED, f"slot {slot} belongs on executor {wanted}, not on {here}"
+            report = SlotReport(slot, self.mine.start, failure=failure)
             yield from self._framed(_misplaced(report, plan, packets, self.is_last))
             return
-        yield from self._framed(LevelTask(_loaded(self.job, self.code), plan, slot, self.level, packets).run())
+        for level in self.mine:
+            task = LevelTask(_loaded(self.job, self.code), plan, slot, level, packets)
+            task.read_s_per_byte = read_s_per_byte
+            packets = task.run()
+        yield from self._framed(packets)
 
     @property
     def is_last(self) -> bool:
-        """Whether this level returns reports instead of packets."""
-        return self.level == self.levels - 1
+        """Whether this function returns reports instead of packets."""
+        return self.mine.stop == self.levels
 
     def _framed(self, messages: list[bytes]) -> Iterator[bytes]:
         for target, message in enumerate(messages):
             yield from _addressed(message, None if self.is_last else target)
+
+
+class SentLayout:
+    """A layout that was sent once, for all jobs that go on from it: its name, and what Spark has broadcast."""
+
+    def __init__(self, job: str, name: str, content: Any) -> None:
+        self.job = job
+        self.name = name
+        self.content = content
+
+    def loaded(self) -> Layout:
+        """The layout, which a process decodes once."""
+        place = self.job, self.name
+        if place not in _LAYOUTS:
+            while len(_LAYOUTS) >= _JOBS_KEPT:
+                _LAYOUTS.pop(next(iter(_LAYOUTS)))
+            _LAYOUTS[place] = msgspec.msgpack.decode(self.content.value, type=Layout)
+        return _LAYOUTS[place]
 
 
 @functools.lru_cache(maxsize=2)

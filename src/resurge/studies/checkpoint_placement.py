@@ -99,7 +99,7 @@ def growing_job(key_groups: int, rng: random.Random) -> Job:
     """Operators 1 to 3 with load that grows, operator 4 with load that does not, minute by minute; key groups are dealt out."""
     loads: dict[str, list[float]] = {}
     homes: dict[str, int] = {}
-    weights = flights_per_key_group(key_groups, rng.getrandbits(32))
+    weights = rows_per_key_group(key_groups, rng.getrandbits(32))
     for operator in range(1, 5):
         is_growing = operator < 4
         nodes = range(GROWING_NODES) if is_growing else range(GROWING_NODES, GROWING_NODES + STEADY_NODES)
@@ -111,16 +111,16 @@ def growing_job(key_groups: int, rng: random.Random) -> Job:
     return Job(key_groups, loads, homes, [0.0] * (GROWING_NODES + STEADY_NODES), WATCHED_MINUTES)
 
 
-def flights_per_key_group(key_groups: int, salt: int) -> list[float]:
+def rows_per_key_group(key_groups: int, salt: int) -> list[float]:
     """The flights of a year whose airplane is of each key group; another salt gives airplanes other key groups."""
-    planes = _flights_per_plane()
+    planes = _rows_per_plane()
     hashes = hash_rows(planes.with_columns(salt=pl.lit(salt)), ("plane", "salt"))
     counts = np.bincount(key_groups_of(hashes, key_groups), weights=planes.get_column("len").to_numpy(), minlength=key_groups)
     return [float(count) for count in counts]
 
 
 @cache
-def _flights_per_plane() -> pl.DataFrame:
+def _rows_per_plane() -> pl.DataFrame:
     return flights().drop_nulls("plane").group_by("plane", maintain_order=True).len()
 
 

@@ -1,7 +1,7 @@
 """The study of where copies lie when load grows or swings."""
 
 from resurge.connectors.paced import RowRange
-from resurge.studies.checkpoint_placement import KEY_GROUPS, Cluster, flights_per_key_group, means, next_move, sweep, swinging
+from resurge.studies.checkpoint_placement import KEY_GROUPS, Cluster, rows_per_key_group, means, next_move, sweep, swinging
 from resurge.studies.checkpoint_placement_report import Studied, findings, results_of, summary
 from resurge.studies.flights import flights
 from resurge.studies.swinging_load import ROWS_PER_S, Moved, SwingingReader, Swung, two_counts
@@ -24,7 +24,7 @@ def test_copies_placed_by_correlation_assist_twice_as_many_moves_when_load_grows
 
 def test_key_groups_have_the_flights_of_their_airplanes() -> None:
     """All of them; other salts deal them out otherwise."""
-    one, other = flights_per_key_group(16, 1), flights_per_key_group(16, 2)
+    one, other = rows_per_key_group(16, 1), rows_per_key_group(16, 2)
     assert sum(one) == sum(other) == flights().get_column("plane").drop_nulls().len()
     assert one != other and len(one) == 16 and min(one) > 0
 

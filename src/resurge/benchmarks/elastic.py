@@ -5,7 +5,6 @@ The nodes are those of the benchmark of balancing: a share of a core each, with 
 
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,22 +15,21 @@ import polars as pl
 
 from resurge.api.builder import TopologyBuilder
 from resurge.benchmarks.balance import CPU_SHARE, KEY_GROUPS, KEYS, SEED, SPLITS, Epoch, RecordingRunner, Scores
+from resurge.benchmarks.users import asked, run_beside, wait_until
 from resurge.connectors.contracts import Source, SourceLog
 from resurge.connectors.paced import Pace, PacedReader, RowRange
 from resurge.connectors.sinks import DiscardSink
 from resurge.errors import JobError
 from resurge.model.names import NodeId
-from resurge.model.requests import Answer, Drain, Verdict
+from resurge.model.requests import Drain
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 from resurge.operators.keyed_state import value_of
-from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import EmbeddedScaler, cluster_runner
-from resurge.storage.durable import DurableStore
-from resurge.storage.requests import carried_out
 from resurge.telemetry.events import EpochFinished, Event, MoveEnded, NodeJoined
 from resurge.telemetry.log import TelemetryLog
 
@@ -138,20 +136,7 @@ def _measured(cluster: EmbeddedCluster, first: SparkRunner, progress: Callable[[
     telemetry.listeners.append(lambda event: scaler.joined() if isinstance(event, NodeJoined) else None)
     with tempfile.TemporaryDirectory(prefix="resurge-bench-") as folder:
         engine = Engine(two_queries(), runner, RunOptions(folder), telemetry)
-
-        def user() -> None:
-            try:
-                found.update(_changed(cluster, engine, seen, runner.epochs, progress))
-            except Exception as error:
-                found["error"] = error
-            engine.stop()
-
-        acting = threading.Thread(target=user, daemon=True)
-        acting.start()
-        run_until_done(engine)
-        acting.join()
-    if "error" in found:
-        raise found["error"]
+        run_beside(engine, lambda: found.update(_changed(cluster, engine, seen, runner.epochs, progress)))
     return {"nodes": NODES_BEFORE + 1, "cpu_share": CPU_SHARE, "rows_per_s": ROWS_PER_S, **found}
 
 
@@ -159,14 +144,14 @@ def _changed(
     cluster: EmbeddedCluster, engine: Engine, seen: Seen, epochs: list[Epoch], progress: Callable[[str], None]
 ) -> dict[str, Any]:
     progress("warming up")
-    _wait(lambda: bool(seen.epochs), "the first epoch")
+    wait_until(lambda: bool(seen.epochs), "the first epoch", JOIN_S)
     time.sleep(WARM_UP_S)
     since_s = time.time()
     time.sleep(NORMAL_S)
     normal = seen.latencies_s(since_s, time.time())
     progress("a node joins")
     cluster.add(1, CPU_SHARE, gently=True)
-    _wait(lambda: bool(seen.joined), "the node to join")
+    wait_until(lambda: bool(seen.joined), "the node to join", JOIN_S)
     joined = seen.joined[-1]
     time.sleep(WATCHED_S)
     after_s = carried_after_s(epochs, joined.node, joined.at_s)
@@ -177,7 +162,7 @@ def _changed(
     progress("a node is drained")
     leaving = NodeId(sorted(engine.recovery.capacity)[0])
     began_s = time.time()
-    answer = carried_out(DurableStore(engine.store.url), engine.journal.generation, Drain("bench", leaving), ANSWER_S)
+    answer = asked(engine, Drain("bench", leaving), ANSWER_S)
     time.sleep(WATCHED_S / 2)
     drain_ratio = latency_ratio(normal, seen.latencies_s(began_s, time.time()))
     return {
@@ -186,19 +171,9 @@ def _changed(
             "latency_ratio": round(join_ratio, 3),
             "moved": sum(move.moved for move in seen.moves if move.at_s < settled_s),
         },
-        "drain": _drained(answer) | {"latency_ratio": round(drain_ratio, 3)},
+        "drain": {
+            "took_s": round(answer.took_s, 2),
+            "pause_s": round(answer.pause_s, 4),
+            "latency_ratio": round(drain_ratio, 3),
+        },
     }
-
-
-def _drained(answer: Answer) -> dict[str, Any]:
-    if answer.verdict is not Verdict.DONE:
-        raise JobError(f"the drain was {answer.verdict.value}: {answer.text}")
-    return {"took_s": round(answer.took_s, 2), "pause_s": round(answer.pause_s, 4)}
-
-
-def _wait(is_true: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + JOIN_S
-    while not is_true():
-        if time.monotonic() > deadline_s:
-            raise JobError(f"waited {JOIN_S:g} s for {what}; expected it by then: is the machine too busy?")
-        time.sleep(0.1)

@@ -7,7 +7,6 @@ repeated, year by year, until the state has the size that is asked for; then row
 import itertools
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,21 +16,19 @@ from pathlib import Path
 import polars as pl
 
 from resurge.api.builder import TopologyBuilder
+from resurge.benchmarks.users import asked, run_beside, wait_until
 from resurge.connectors.contracts import Offset, Source, SourceLog
 from resurge.connectors.paced import Pace, PacedReader, RowRange
 from resurge.connectors.sinks import DiscardSink
-from resurge.errors import JobError
 from resurge.model.names import KeyGroup, NodeId, Partition
-from resurge.model.requests import CPA, CPAL, WAYS, Answer, Move, Verdict
+from resurge.model.requests import CPA, CPAL, WAYS, Move
 from resurge.model.topology import Topology
 from resurge.operators.aggregates import count, sum_
-from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import cluster_runner
-from resurge.storage.durable import DurableStore
-from resurge.storage.requests import carried_out
 from resurge.studies.flights import flights
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, MoveEnded
 from resurge.telemetry.log import TelemetryLog
@@ -185,7 +182,6 @@ class _Moves:
         self.watch = Watch()
         self.quiet_since_s = 0.0
         self.found: list[Migration] = []
-        self.failure: Exception | None = None
 
     def run(self) -> list[Migration]:
         """Run the job until all moves are made."""
@@ -202,24 +198,15 @@ class _Moves:
                 copies_by_operator={MOVED: 1},
             )
             engine = Engine(delays_per_plane(self.path, self.state_rows), self.runner, options, telemetry)
-            asking = threading.Thread(target=self._user, args=(engine,), daemon=True)
-            asking.start()
-            run_until_done(engine)
-            asking.join()
-        if self.failure is not None:
-            raise self.failure
+            run_beside(engine, lambda: self._user(engine))
         return self.found
 
     def _user(self, engine: Engine) -> None:
-        try:
-            self._until(lambda: self._is_loaded() and engine.recovery.all_live, "the state to be loaded")
-            self.quiet_since_s = time.time()
-            for repeat, replay, how in itertools.product(range(self.plan.repeats), self.plan.replays, WAYS):
-                self.progress(f"{self.state_rows:,} rows of state: {how}, {replay} epochs since the checkpoint, {repeat + 1}.")
-                self.found.append(replace(self._moved(engine, how, replay), repeat=repeat))
-        except Exception as error:
-            self.failure = error
-        engine.stop()
+        wait_until(lambda: self._is_loaded() and engine.recovery.all_live, "the state to be loaded", WAIT_S)
+        self.quiet_since_s = time.time()
+        for repeat, replay, how in itertools.product(range(self.plan.repeats), self.plan.replays, WAYS):
+            self.progress(f"{self.state_rows:,} rows of state: {how}, {replay} epochs since the checkpoint, {repeat + 1}.")
+            self.found.append(replace(self._moved(engine, how, replay), repeat=repeat))
 
     def _is_loaded(self) -> bool:
         return sum(epoch.rows_read for epoch in self.watch.epochs) >= self.state_rows
@@ -227,17 +214,18 @@ class _Moves:
     def _moved(self, engine: Engine, how: str, replay: int) -> Migration:
         """Ask so many epochs after a checkpoint, once the last move is long over."""
         begun = len(self.watch.epochs)
-        self._until(lambda: len(self.watch.epochs) >= begun + NORMAL_EPOCHS, "some normal epochs")
+        wait_until(lambda: len(self.watch.epochs) >= begun + NORMAL_EPOCHS, "some normal epochs", WAIT_S)
         saved = engine.recovery.checkpoint
         # A checkpoint is logged when it is durable, which may be some epochs after its own.
-        self._until(lambda: engine.recovery.checkpoint > saved, "the next checkpoint")
-        self._until(lambda: engine.recovery.head - engine.recovery.checkpoint >= replay, "the moment after it")
+        wait_until(lambda: engine.recovery.checkpoint > saved, "the next checkpoint", WAIT_S)
+        wait_until(lambda: engine.recovery.head - engine.recovery.checkpoint >= replay, "the moment after it", WAIT_S)
         target = self._target(engine, how)
         moves, asked_s = len(self.watch.moves), time.time()
         quiet = {query: self.watch.latencies_s(query, self.quiet_since_s, asked_s) for query in (MOVED, OTHER)}
         normal = {query: statistics.median(values) for query, values in quiet.items()}
-        answer = self._asked(engine, Move(f"{how}-{replay}-{moves}", MOVED, NodeId(target), [0], how))
-        self._until(lambda: len(self.watch.moves) > moves and self.watch.epochs[-1].at_s > self.watch.moves[-1].at_s, "its end")
+        answer = asked(engine, Move(f"{how}-{replay}-{moves}", MOVED, NodeId(target), [0], how), ANSWER_S)
+        wait_until(lambda: len(self.watch.moves) > moves, "its end", WAIT_S)
+        wait_until(lambda: self.watch.epochs[-1].at_s > self.watch.moves[-1].at_s, "the epoch after it", WAIT_S)
         ended = self.watch.moves[-1]
         until_s = self.quiet_since_s = self.watch.epochs[-1].at_s
         during = {query: self.watch.latencies_s(query, asked_s, until_s) or [normal[query]] for query in normal}
@@ -261,17 +249,3 @@ class _Moves:
         others = [node for node in sorted(engine.recovery.capacity) if node != engine.recovery.statuses[moving].node]
         begins_with_copy = how in (CPA, CPAL)
         return min(others, key=lambda node: ((moving, node) in engine.state.copies) != begins_with_copy)
-
-    def _asked(self, engine: Engine, wish: Move) -> Answer:
-        answer = carried_out(DurableStore(engine.store.url), engine.journal.generation, wish, ANSWER_S)
-        if answer.verdict is not Verdict.DONE:
-            raise JobError(f"a move by {wish.how} was {answer.verdict.value}: {answer.text}")
-        return answer
-
-    @staticmethod
-    def _until(is_true: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WAIT_S
-        while not is_true():
-            if time.monotonic() > deadline_s:
-                raise JobError(f"waited {WAIT_S:g} s for {what}; expected it by then: is the machine too busy?")
-            time.sleep(0.02)

@@ -7,7 +7,6 @@ what the job's tasks were measured to take, copies are kept and placed by the ru
 """
 
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,21 +16,19 @@ import numpy as np
 import polars as pl
 
 from resurge.api.builder import TopologyBuilder
+from resurge.benchmarks.users import asked, run_beside, wait_until
 from resurge.connectors.contracts import Source, SourceLog
 from resurge.connectors.paced import Pace, PacedReader, RowRange
 from resurge.connectors.sinks import DiscardSink
-from resurge.errors import JobError
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import CPAL, DIRECT, Move, Verdict
+from resurge.model.requests import CPAL, DIRECT, Move
 from resurge.model.topology import Topology
 from resurge.operators.keyed_state import value_of
-from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import cluster_runner
-from resurge.storage.durable import DurableStore
-from resurge.storage.requests import carried_out
 from resurge.studies.checkpoint_placement import Cluster, next_move
 from resurge.telemetry.log import TelemetryLog
 
@@ -154,9 +151,7 @@ class _Swing:
 
     def __init__(self, runner: SparkRunner, algorithm: str) -> None:
         self.runner, self.algorithm = runner, algorithm
-        self.asked = 0
         self.moved: list[Moved] = []
-        self.failure: Exception | None = None
 
     def run(self) -> Swung:
         """Until the load has swung."""
@@ -171,28 +166,21 @@ class _Swing:
                 copies_placement=self.algorithm,
             )
             engine = Engine(two_counts(CALM_S), self.runner, options, TelemetryLog())
-            adapting = threading.Thread(target=self._adapt, args=(engine,), daemon=True)
-            adapting.start()
-            run_until_done(engine)
-            adapting.join()
-        if self.failure is not None:
-            raise self.failure
+            run_beside(engine, lambda: self._adapt(engine))
         return Swung(self.algorithm, tuple(self.moved))
 
     def _adapt(self, engine: Engine) -> None:
-        try:
-            self._until(lambda: engine.is_started and engine.recovery.all_live and engine.recovery.head > 1, "the first epochs")
-            began_s = time.monotonic()
-            nodes = sorted(engine.recovery.capacity)
-            for number, operator in enumerate(OPERATORS, start=1):
-                self._move(engine, Move(f"begin-{operator}", operator, nodes[number], how=DIRECT))
-            time.sleep(max(0.0, began_s + WATCHED_S - time.monotonic()))
-            while time.monotonic() < began_s + CALM_S + SWING_S:
-                self._look(engine, nodes)
-                time.sleep(LOOK_S)
-        except Exception as error:
-            self.failure = error
-        engine.stop()
+        wait_until(
+            lambda: engine.is_started and engine.recovery.all_live and engine.recovery.head > 1, "the first epochs", WAIT_S
+        )
+        began_s = time.monotonic()
+        nodes = sorted(engine.recovery.capacity)
+        for number, operator in enumerate(OPERATORS, start=1):
+            asked(engine, Move(f"begin-{operator}", operator, nodes[number], how=DIRECT), ANSWER_S)
+        time.sleep(max(0.0, began_s + WATCHED_S - time.monotonic()))
+        while time.monotonic() < began_s + CALM_S + SWING_S:
+            self._look(engine, nodes)
+            time.sleep(LOOK_S)
 
     def _look(self, engine: Engine, nodes: Sequence[NodeId]) -> None:
         """What the simulated study decides, from measured loads and the copies that there are; then it is done."""
@@ -210,25 +198,9 @@ class _Swing:
         name, target, is_assisted = wanted
         partition = Partition.parse(name)
         how = CPAL if is_assisted else DIRECT
-        self.asked += 1
-        wish = Move(f"swing-{self.asked}", partition.operator, nodes[target], [partition.key_group], how)
-        took_s, pause_s = self._move(engine, wish)
-        self.moved.append(Moved(name, homes[name], target, copies[name], took_s, pause_s))
-
-    @staticmethod
-    def _move(engine: Engine, wish: Move) -> tuple[float, float]:
-        answer = carried_out(DurableStore(engine.store.url), engine.journal.generation, wish, ANSWER_S)
-        if answer.verdict is not Verdict.DONE:
-            raise JobError(f"a move by {wish.how} was {answer.verdict.value}: {answer.text}")
-        return answer.took_s, answer.pause_s
-
-    @staticmethod
-    def _until(is_true: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WAIT_S
-        while not is_true():
-            if time.monotonic() > deadline_s:
-                raise JobError(f"waited {WAIT_S:g} s for {what}; expected them by then: is the machine too busy?")
-            time.sleep(0.05)
+        wanted_move = Move(f"swing-{len(self.moved)}", partition.operator, nodes[target], [partition.key_group], how)
+        answer = asked(engine, wanted_move, ANSWER_S)
+        self.moved.append(Moved(name, homes[name], target, copies[name], answer.took_s, answer.pause_s))
 
 
 def _total(engine: Engine) -> float:

@@ -74,6 +74,7 @@ MEASUREMENTS = (
     Measurement("connectors", "bench connectors --rows 2000000", 3, needs_servers=True),
     Measurement("balance", "bench balance", 6),
     Measurement("migration", "study migration --rows 200000,2000000", 5, option="--result"),
+    Measurement("checkpoint-placement", "study checkpoint-placement --real", 6, option="--result"),
     Measurement("elastic", "bench elastic", 3),
     Measurement("throughput", "bench throughput --posts 2000000", 8),
     Measurement("latency", "bench latency --seconds 20", 9),

@@ -226,6 +226,28 @@ def migration(result: dict[str, Any]) -> str:
     return table(names, rows)
 
 
+def checkpoint_placement(result: dict[str, Any]) -> str:
+    """What copies were worth when load grew."""
+    rows = [
+        [
+            str(row["key_groups"]),
+            row["algorithm"],
+            f"{row['assisted_share']:.0%}",
+            f"{row['usable_share']:.0%}",
+            f"{row['saved_s']:.1f} s",
+        ]
+        for row in result["simulated"]
+    ]
+    return table(("key groups per operator", "copies placed by", "assisted moves", "usable copies", "saved"), rows)
+
+
+def swinging_load(result: dict[str, Any]) -> str:
+    """What copies were worth when load swung, on a real cluster and simulated."""
+    rows = [["real cluster", row["algorithm"], str(row["moves"]), str(row["assisted"])] for row in result["swinging_real"]]
+    rows += [["simulated", name, str(row["moves"]), str(row["assisted"])] for name, row in result["swinging_simulated"].items()]
+    return table(("", "copies placed by", "moves", "assisted by a copy"), rows)
+
+
 # Table: the result file that it is made from, and how.
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "throughput": ("throughput", throughput),
@@ -238,6 +260,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "balance": ("balance", balance),
     "elastic": ("elastic", elastic),
     "migration": ("migration", migration),
+    "checkpoint-placement": ("checkpoint-placement", checkpoint_placement),
+    "swinging-load": ("checkpoint-placement", swinging_load),
     "connectors": ("connectors", connectors),
     "connector-crashes": ("connector-crashes", connector_crashes),
     "correlated-failure": ("correlated-failure", correlated_failure),

@@ -129,6 +129,22 @@ def test_state_is_shipped_while_epochs_go_on_and_the_rest_with_the_switch() -> N
     assert begun.partitions == {"counts/0": ["n1", "n3"]} and (ended.moved, ended.pause_s, ended.failure) == (1, 0.01, "")
 
 
+def test_what_is_shipped_for_copies_of_others_is_not_counted_as_the_move_s() -> None:
+    """One job may ship both."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0])))
+    driven.finish(driven.job())
+    shipping, live = driven.job(ships_only=True), driven.job()
+    both = replace(shipping, ships=(*shipping.ships, replace(shipping.ships[0], partition=COUNTS[1])))
+    flight = driven.state.jobs[shipping.attempt]
+    driven.state = replace(driven.state, jobs={**driven.state.jobs, shipping.attempt: replace(flight, job=both)})
+    driven.finish(both, shipped_bytes=500)
+    driven.finish(live)
+    driven.finish(driven.job(), shipped_bytes=7)
+    [ended] = driven.emitted(MoveEnded)
+    assert isinstance(ended, MoveEnded) and ended.shipped_bytes == 507
+
+
 def test_direct_ships_everything_with_the_switch() -> None:
     """No background job: the next live epoch carries all of it."""
     driven = started()

@@ -5,7 +5,7 @@ epoch that the partitions take on their new nodes. Until that epoch commits, the
 fails on the way, there is one primary, and nothing is lost.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from resurge.coordinator import move_requests
@@ -155,16 +155,19 @@ def _is_far(state: JobState, migration: Migration, partition: Partition, target:
 
 def shipped(state: JobState, job: Job, result: JobResult, now_s: float) -> JobState:
     """Other nodes have copies of states now."""
-    if not _is_ours(state.migration, job):
-        return copies.shipped(state, job, result, now_s)
-    return copies.shipped(replace(state, migration=_counted(state.migration, result)), job, result, now_s)
+    if state.migration is not None:
+        state = replace(state, migration=_counted(state.migration, result, _ours(state.migration, job)))
+    return copies.shipped(state, job, result, now_s)
 
 
 def _is_ours(migration: Migration | None, job: Job) -> bool:
     """Whether a job ships or replays for the migration, and not for copies that are kept."""
-    if migration is None or job.is_replay:
-        return migration is not None
-    return any(migration.moves.get(ship.partition) == ship.target for ship in job.ships)
+    return migration is not None and (job.is_replay or bool(_ours(migration, job)))
+
+
+def _ours(migration: Migration, job: Job) -> frozenset[Partition]:
+    """What a job ships for the migration; the same job may refresh copies of others."""
+    return frozenset(ship.partition for ship in job.ships if migration.moves.get(ship.partition) == ship.target)
 
 
 def shipping_failed(state: JobState, job: Job, reason: str, now_s: float) -> JobState:
@@ -189,10 +192,10 @@ def _caught_up(state: JobState, migration: Migration, now_s: float) -> JobState:
     return _concluded(replace(state, migration=replace(migration, pause_s=now_s - migration.paused_s)), now_s)
 
 
-def _counted(migration: Migration | None, result: JobResult) -> Migration | None:
-    if migration is None:
-        return None
-    sent = {Partition.parse(name): size for name, size in result.shipped_bytes.items()}
+def _counted(migration: Migration, result: JobResult, ours: Collection[Partition]) -> Migration:
+    """With what a job shipped for some partitions."""
+    shipped_bytes = {Partition.parse(name): size for name, size in result.shipped_bytes.items()}
+    sent = {partition: size for partition, size in shipped_bytes.items() if partition in ours}
     return replace(
         migration,
         rounds={**migration.rounds, **{partition: migration.rounds.get(partition, 0) + 1 for partition in sent}},
@@ -223,9 +226,9 @@ def switched(state: JobState, job: Job, result: JobResult, now_s: float) -> JobS
         buffers=state.buffers.without_producers(placement),
     )
     state = copies.switched(state, placement)
-    migration = _counted(state.migration, result)
-    if migration is None:
+    if state.migration is None:
         return state
+    migration = _counted(state.migration, result, placement)
     left = {partition: node for partition, node in migration.moves.items() if partition not in placement}
     pause_s = max(migration.pause_s, result.shipping_s)
     migration = replace(migration, moves=left, moved=migration.moved + len(placement), pause_s=pause_s)

@@ -20,6 +20,7 @@ _CODE = "__code"
 _ROWS = "count()"
 MOST_CELLS = 1 << 23
 MOST_CELLS_PER_ROW = 8
+ROWS_PER_PANE = 8
 
 Integers = npt.NDArray[np.int64]
 
@@ -30,6 +31,15 @@ class Windowed(NamedTuple):
     codes: Integers
     windows: Integers
     parts: pl.DataFrame
+
+
+class Ordered(NamedTuple):
+    """Rows by key and then by time: their places, codes and numbers of panes, and where each key begins."""
+
+    places: Integers
+    codes: Integers
+    panes: Integers
+    begins: Integers
 
 
 @dataclass(frozen=True)
@@ -55,21 +65,33 @@ class Panes:
         return {}
 
     @cached_property
-    def ordered(self) -> tuple[Integers, Integers, Integers]:
-        """The rows by key and then by time: their places, codes and times; computed once for all windows."""
-        first = int(self.times_us[0])
-        span = int(self.times_us[-1]) - first + 1
-        is_wide = (int(self.codes.max()) + 1) * span > MOST_CODES
-        times = np.searchsorted(self.times_us, self.pane_us) if is_wide else self.pane_us - first
-        # Rows of one key and time only give whole numbers that are added up, so that their order does not count.
-        order = np.argsort(self.codes * (self.times_us.size if is_wide else span) + times)
-        return order, self.codes[order], self.pane_us[order]
+    def numbers(self) -> Integers:
+        """The number of each row's pane among those that occur."""
+        times = self.times_us
+        if times.size > self.pane_us.size // ROWS_PER_PANE:
+            return np.searchsorted(times, self.pane_us)
+        step = int(np.gcd.reduce(np.diff(times))) or 1
+        width = (int(times[-1]) - int(times[0])) // step + 1
+        if width > self.pane_us.size:
+            return np.searchsorted(times, self.pane_us)
+        # Few panes, evenly apart: a table of them is quicker than a search.
+        numbers = np.zeros(width, dtype=np.int64)
+        numbers[(times - times[0]) // step] = np.arange(times.size)
+        return numbers[(self.pane_us - times[0]) // step]
+
+    @cached_property
+    def ordered(self) -> "Ordered":
+        """The rows by key and then by time; computed once for all windows."""
+        # Stable sorting takes what is in order already as it is: rows come from each split by key and time.
+        order = np.argsort(self.codes * self.times_us.size + self.numbers, kind="stable")
+        codes = self.codes[order]
+        return Ordered(order, codes, self.numbers[order], np.flatnonzero(np.diff(codes, prepend=-1)))
 
     def running(self, part: str) -> Integers:
         """The sums of a part over the rows before each one, in that order, and over all; computed once for all windows."""
         if part not in self._running:
             sums = np.zeros(self.codes.size + 1, dtype=np.int64)
-            np.cumsum(self.parts.get_column(part).to_numpy()[self.ordered[0]], out=sums[1:])
+            np.cumsum(self.parts.get_column(part).to_numpy()[self.ordered.places], out=sums[1:])
             self._running[part] = sums
         return self._running[part]
 
@@ -79,15 +101,10 @@ class Panes:
         cells = (int(self.codes.max()) + 1) * max(self.times_us.size + 1, windows)
         return cells <= min(MOST_CELLS, MOST_CELLS_PER_ROW * self.codes.size)
 
-    def fits_one_number(self, size_us: int, slide_us: int) -> bool:
-        """Whether a key and a window together are one integer; they are not where times are too far apart."""
-        windows = (int(self.times_us[-1]) - int(self.times_us[0]) + size_us) // slide_us + 3
-        return (int(self.codes.max()) + 1) * windows <= MOST_CODES
-
     @cached_property
     def rows_per_time(self) -> Integers:
         """How many rows each pane has."""
-        rows = np.bincount(np.searchsorted(self.times_us, self.pane_us), weights=self.parts.get_column(_ROWS).to_numpy())
+        rows = np.bincount(self.numbers, weights=self.parts.get_column(_ROWS).to_numpy())
         return rows.astype(np.int64)
 
     @cached_property
@@ -105,7 +122,7 @@ class Panes:
         """For each pane and key, the sum over all earlier panes; computed once for all windows."""
         if part not in self._totals:
             count, width = int(self.codes.max()) + 1, self.times_us.size
-            cells = np.searchsorted(self.times_us, self.pane_us) * count + self.codes
+            cells = self.numbers * count + self.codes
             sums = np.bincount(cells, weights=self.parts.get_column(part).to_numpy(), minlength=width * count)
             totals = np.zeros((width + 1, count), dtype=np.int64)
             np.cumsum(sums.astype(np.int64).reshape(width, count), axis=0, out=totals[1:])
@@ -119,8 +136,7 @@ def windowed(panes: Panes, size_us: int, slide_us: int, open_from: int | None, a
     if all(panes.is_whole(part) for part in parts):
         if panes.is_dense(size_us, slide_us):
             return _from_totals(panes, size_us, slide_us, open_from, parts)
-        if panes.fits_one_number(size_us, slide_us):
-            return _from_order(panes, size_us, slide_us, open_from, parts)
+        return _from_order(panes, size_us, slide_us, open_from, parts)
     row, window = _hits(panes.pane_us, size_us, slide_us, open_from)
     first, numbers = int(window.min()) if window.size else 0, None
     width = int(window.max()) - first + 1 if window.size else 1
@@ -151,55 +167,27 @@ def _from_totals(panes: Panes, size_us: int, slide_us: int, open_from: int | Non
 
 
 def _from_order(panes: Panes, size_us: int, slide_us: int, open_from: int | None, parts: list[Part]) -> Windowed:
-    """Rows in order of key and time: those of a key within one slide are neighbours, and each window takes the first of them."""
-    _, codes, times = panes.ordered
-    last = times // slide_us
-    rounds = -(-size_us // slide_us)
-    first = int(panes.times_us[0]) // slide_us - rounds
-    width = int(panes.times_us[-1]) // slide_us - first + 1
-    cells = codes * width + (last - first)
-    begins = _begins(cells)
-    ends = np.append(begins[1:], cells.size)
-    cells, last = cells[begins], last[begins]
-    least = None if open_from is None else -(-open_from // slide_us)
-    found, sums = [], []
-    for back in range(rounds):
-        reach_us = size_us - back * slide_us
-        stops = ends if reach_us >= slide_us else begins + _counted(times % slide_us < reach_us, begins, ends)
-        inside = stops > begins if least is None else (stops > begins) & (last >= least + back)
-        mine = np.flatnonzero(inside)
-        low, high = begins[mine], stops[mine]
-        found.append(cells[mine] - back)
-        sums.append([panes.running(part.name)[high] - panes.running(part.name)[low] for part in parts])
-    cell, totals = found[0], sums[0]
-    if rounds > 1:
-        together = np.concatenate(found)
-        place = np.argsort(together, kind="stable")
-        cell, totals = _summed(together[place], [np.concatenate(columns)[place] for columns in zip(*sums, strict=True)])
-    columns = [pl.Series(part.name, values) for part, values in zip(parts, totals, strict=True)]
-    return Windowed(cell // width, cell % width + first, pl.DataFrame(columns))
-
-
-def _counted(chosen: npt.NDArray[np.bool_], begins: Integers, ends: Integers) -> Integers:
-    """How many are chosen in each of some ranges."""
-    running = np.zeros(chosen.size + 1, dtype=np.int64)
-    np.cumsum(chosen, out=running[1:])
-    return running[ends] - running[begins]
-
-
-def _summed(cells: Integers, values: list[Integers]) -> tuple[Integers, list[Integers]]:
-    """The cells that occur, of cells in order, and the sums of each one's values."""
-    if not cells.size:
-        return cells, values
-    begins = _begins(cells)
-    last = np.append(begins[1:], cells.size) - 1
-    # Differences of running sums: adding up each of very many short ranges takes several times as long.
-    return cells[begins], [np.diff(np.cumsum(value)[last], prepend=0) for value in values]
-
-
-def _begins(cells: Integers) -> Integers:
-    """Where, among cells in order, each one begins."""
-    return np.flatnonzero(np.concatenate(([True], cells[1:] != cells[:-1])))
+    """Rows in order of key and time: a window takes neighbours, and windows begin and end with rows in the order of windows."""
+    rows, times = panes.ordered, panes.times_us
+    first, last = (times - size_us) // slide_us + 1, times // slide_us
+    if open_from is not None:
+        first = np.maximum(first, -(-open_from // slide_us))
+        # A pane all of whose windows are closed is in none, and the next one's are all new.
+        last = np.maximum(last, first - 1)
+    first, last = first[rows.panes], last[rows.panes]
+    begun = last[:-1] + 1
+    beginning, ending = last - first + 1, last - first + 1
+    np.subtract(last[1:], np.maximum(first[1:], begun) - 1, out=beginning[1:])
+    np.subtract(np.minimum(begun, first[1:]), first[:-1], out=ending[:-1])
+    # A key's first row begins all its windows, and its last row ends all of them.
+    alone = rows.begins[1:]
+    beginning[alone] = last[alone] - first[alone] + 1
+    ending[alone - 1] = last[alone - 1] - first[alone - 1] + 1
+    starts, stops = (np.repeat(np.arange(rows.codes.size), counts) for counts in (beginning, ending))
+    windows = np.arange(starts.size) + (last + 1 - np.cumsum(beginning))[starts]
+    sums = [panes.running(part.name) for part in parts]
+    columns = [pl.Series(part.name, sum_[1:][stops] - sum_[starts]) for part, sum_ in zip(parts, sums, strict=True)]
+    return Windowed(rows.codes[starts], windows, pl.DataFrame(columns))
 
 
 def _differences(totals: Integers, begins: Integers, ends: Integers) -> Integers:

@@ -52,14 +52,21 @@ def check(table, model):
     wanted = [(word, number) for word in ("b", None, "a", "z") for number in (5, 0, 3, 1, 2, 4)]
     assert table.contains(keys_of(wanted)).tolist() == [key in model for key in wanted]
     assert table.lookup(keys_of(wanted)).get_column("value").to_list() == [model.get(key) for key in wanted]
+    (numbers,) = table.numbers(
+        keys_of(wanted), ["value"], sorted_runs.hash_rows(keys_of(wanted), table.spec.routing or PLAIN.key)
+    )
+    assert numbers.tolist() == [model.get(key, 0) for key in wanted]
 
 
-@pytest.fixture(params=["good", "poor"], autouse=True, scope="module")
+@pytest.fixture(params=["good", "poor", "good, with an index", "poor, with an index"], autouse=True, scope="module")
 def hashing(request):
-    """Every law holds when keys collide too."""
+    """Every law holds when keys collide too, and when runs have indexes, as large ones have."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "poor":
+        if request.param.startswith("poor"):
             patch.setattr(sorted_runs, "hash_rows", poor_hash)
+        if request.param.endswith("with an index"):
+            patch.setattr(sorted_runs, "FILTERED_ROWS", 1)
+            patch.setattr(sorted_runs, "INDEXED_ROWS", sorted_runs.ROWS_PER_RANGE)
         yield
 
 

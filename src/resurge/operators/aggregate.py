@@ -3,7 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import polars as pl
+
 from resurge.model.operator import Determinism, StreamShape
+from resurge.operators.adding import added
 from resurge.operators.aggregates import (
     Aggregates,
     final_expressions,
@@ -13,9 +17,10 @@ from resurge.operators.aggregates import (
 )
 from resurge.operators.base import Batch, EpochContext, Outcome
 from resurge.operators.combining import Combiner
+from resurge.operators.hashing import Hashes
 from resurge.operators.keyed import KeyedOperator, distinct_columns
 from resurge.operators.sorted_runs import TableDelta, TableSpec
-from resurge.operators.state import State
+from resurge.operators.state import KeyedTable, State
 from resurge.operators.window_sums import merged_parts
 
 _OLD = "__old"
@@ -56,7 +61,15 @@ class KeyedAggregate(KeyedOperator):
         parts = merged_parts(given.frame, keys.codes, keys.keys.height, self.aggregates)
         changed = keys.keys.hstack(parts)
         if changed.height and table.runs:
-            older = table.lookup(changed, keys.hashes).rename(lambda name: name + _OLD)
-            changed = changed.hstack(older).with_columns(merge_with(self.aggregates, _OLD, parts.schema)).select(changed.columns)
+            changed = self._with_older(table, changed, keys.hashes)
         output = changed.select(*self.key, *final_expressions(self.aggregates))
         return Outcome(output, {"aggregates": TableDelta(changed, routing=keys.hashes)}, routing=keys.hashes)
+
+    def _with_older(self, table: KeyedTable, changed: pl.DataFrame, routing: Hashes) -> pl.DataFrame:
+        """The parts of the keys that came, merged with those in state."""
+        parts = added(table, changed, routing, np.arange(changed.height), self.aggregates)
+        if parts is not None:
+            return pl.DataFrame([*(changed.get_column(name) for name in self.key), *parts])
+        older = table.lookup(changed, routing).rename(lambda name: name + _OLD)
+        merging = merge_with(self.aggregates, _OLD, changed.schema)
+        return changed.hstack(older).with_columns(merging).select(changed.columns)

@@ -8,13 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resurge.operators.columns import columns_of, same_keys, taken
+from resurge.operators.columns import same_keys, taken
 from resurge.operators.hashing import Hashes, hash_rows, key_group_ends, routed_hashes
 
 DELETED = "__deleted"
 INDEXED_ROWS = 1 << 18
 """A run of fewer rows is searched without an index: it stays in the processor's cache."""
-ROWS_PER_RANGE = 4
+ROWS_PER_RANGE = 2
+FILTERED_ROWS = 1 << 13
+"""A run of fewer rows is searched at once."""
+SLOTS_PER_ROW = 8
 
 
 @dataclass(frozen=True)
@@ -69,15 +72,23 @@ class HashIndex:
 
     def __init__(self, hashes: Hashes) -> None:
         self.hashes = hashes
+        self._group_ends: dict[int, npt.NDArray[np.int64]] = {}
+
+    def group_ends(self, key_groups: int) -> npt.NDArray[np.int64]:
+        """Where each key group ends."""
+        if key_groups not in self._group_ends:
+            self._group_ends[key_groups] = key_group_ends(self.hashes, key_groups)
+        return self._group_ends[key_groups]
 
     @cached_property
     def _ranges(self) -> tuple[np.uint64, npt.NDArray[np.int32], int]:
         """By how many bits a hash is shifted to its range, where each range begins, and how many rows the longest has."""
         span = int(self.hashes[-1]) - int(self.hashes[0])
         shift = (span // (self.hashes.size // ROWS_PER_RANGE)).bit_length()
-        ranges = np.arange((span >> shift) + 1, dtype=np.uint64) << np.uint64(shift)
-        starts = np.searchsorted(self.hashes, self.hashes[0] + ranges).astype(np.int32)
-        return np.uint64(shift), starts, int(np.diff(starts, append=self.hashes.size).max())
+        # Counting is quicker than to search for each of the ranges.
+        counts = np.bincount(((self.hashes - self.hashes[0]) >> np.uint64(shift)).view(np.int64))
+        starts = np.cumsum(counts) - counts
+        return np.uint64(shift), starts.astype(np.int32), int(counts.max())
 
     def first_places(self, hashes: Hashes) -> npt.NDArray[np.int64]:
         """For each hash the first place among the ordered ones whose hash is not smaller."""
@@ -85,14 +96,32 @@ class HashIndex:
             return np.searchsorted(self.hashes, hashes)
         shift, starts, longest = self._ranges
         first, last = self.hashes[0], self.hashes[-1]
-        places: npt.NDArray[np.int64] = starts[(np.clip(hashes, first, last) - first) >> shift].astype(np.int64)
+        ranges = (np.clip(hashes, first, last) - first) >> shift
+        places: npt.NDArray[np.int64] = starts.take(ranges.view(np.int64), mode="clip").astype(np.int64)
         step = 1 << longest.bit_length()
         while step := step >> 1:
             # All before a place are smaller; what lies behind the hash's own range is not, and is never stepped over.
-            probed = np.minimum(places + (step - 1), self.hashes.size - 1)
-            places += (self.hashes[probed] < hashes) * step
+            places += (self.hashes.take(places + (step - 1), mode="clip") < hashes) * step
         np.minimum(places, self.hashes.size, out=places)
         return places
+
+    @cached_property
+    def _slots(self) -> tuple[np.uint64, npt.NDArray[np.bool_]]:
+        """By how many bits a hash is shifted to its slot, and which slots have any; the last one stands for all hashes outside."""
+        span = int(self.hashes[-1]) - int(self.hashes[0])
+        shift = np.uint64((span // (self.hashes.size * SLOTS_PER_ROW)).bit_length())
+        slots = np.zeros((span >> int(shift)) + 2, dtype=np.bool_)
+        slots[((self.hashes - self.hashes[0]) >> shift).view(np.int64)] = True
+        return shift, slots
+
+    def candidates(self, hashes: Hashes) -> npt.NDArray[np.int64]:
+        """The places of those hashes that may be among the ordered ones: all that are, and few others."""
+        if self.hashes.size < FILTERED_ROWS:
+            return np.arange(hashes.size)
+        shift, slots = self._slots
+        # A hash below the first wraps around to beyond the last.
+        slot = np.minimum((hashes - self.hashes[0]) >> shift, np.uint64(slots.size - 1))
+        return np.flatnonzero(slots.take(slot.view(np.int64), mode="clip"))
 
 
 _NO_INDEX = HashIndex(np.empty(0, dtype=np.uint64))
@@ -167,8 +196,7 @@ def interleaved(left: Run, right: Run) -> Run:
 
 def within(run: Run, groups: Sequence[int], key_groups: int) -> Run:
     """The rows of a run that are of these key groups."""
-    ends = key_group_ends(run.hashes, key_groups)
-    counts = np.diff(ends, prepend=0)
+    counts = np.diff(run.index.group_ends(key_groups), prepend=0)
     wanted = np.zeros(key_groups, dtype=np.bool_)
     wanted[np.asarray(groups, dtype=np.int64)] = True
     if not counts[~wanted].any():
@@ -188,8 +216,7 @@ def _newest_of_equal(
 ) -> npt.NDArray[np.bool_]:
     """Among neighbours of equal hash keep each key's last row; different keys of one hash all stay."""
     pairs = np.flatnonzero(equal)
-    keys = columns_of(rows, spec.key)
-    if same_keys(taken(keys, order[pairs]), taken(keys, order[pairs + 1]), spec.key).all():
+    if same_keys(rows, order[pairs], rows, order[pairs + 1], spec.key).all():
         return np.append(~equal, True)
     shared = np.zeros(order.size, dtype=np.bool_)
     shared[1:] |= equal
@@ -206,30 +233,25 @@ def places_in(
     run: Run,
     hashes: Hashes,
     wanted: pl.DataFrame,
-    open_rows: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
     key: tuple[str, ...],
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Where each wanted key stands in a run; neighbours of equal hash are tried one after another."""
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which of some wanted rows, whose hashes are given, have their key in a run, and where it stands there."""
     where = run.index.first_places(hashes)
-    keys = columns_of(run.rows, key)
-    hit = np.zeros(hashes.size, dtype=np.bool_)
-    result = np.zeros(hashes.size, dtype=np.int64)
-    trying = np.arange(hashes.size)
-    offset = 0
+    # Behind the last row stands no equal hash.
+    trying = np.flatnonzero(run.hashes.take(where, mode="clip") == hashes)
+    hits, places = [trying[:0]], [where[:0]]
     while trying.size:
-        place = where[trying] + offset
-        inside = place < run.hashes.size
-        trying, place = trying[inside], place[inside]
-        same_hash = run.hashes[place] == hashes[trying]
-        trying, place = trying[same_hash], place[same_hash]
-        if not trying.size:
-            break
-        same = same_keys(taken(keys, place), taken(wanted, open_rows[trying]), key)
-        hit[trying[same]] = True
-        result[trying[same]] = place[same]
+        place = where[trying]
+        same = same_keys(run.rows, place, wanted, rows[trying], key)
+        hits.append(trying[same])
+        places.append(place[same])
+        # Another key of the same hash: neighbours of equal hash are tried one after another.
         trying = trying[~same]
-        offset += 1
-    return hit, result
+        where[trying] += 1
+        trying = trying[where[trying] < run.hashes.size]
+        trying = trying[run.hashes[where[trying]] == hashes[trying]]
+    return np.concatenate(hits), np.concatenate(places)
 
 
 def run_of(spec: TableSpec, delta: TableDelta, has_older: bool) -> Run | None:

@@ -10,14 +10,14 @@ tables of different key groups can be joined (`joined`).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resurge.operators.columns import columns_of, taken
-from resurge.operators.hashing import Hashes, key_group_ends
+from resurge.operators.columns import Places, columns_of, gathered, taken
+from resurge.operators.hashing import Hashes
 from resurge.operators.sorted_runs import (
     DELETED,
     Run,
@@ -41,6 +41,14 @@ MOST_APART = 6
 _MIXING, _BITS = 0x9E3779B97F4A7C15, 64
 
 
+class Hits(NamedTuple):
+    """Rows of a table of keys, and where each one's key stands in a run."""
+
+    run: Run
+    rows: Places
+    places: Places
+
+
 @dataclass(frozen=True)
 class KeyedTable:
     """One state table of one or more partitions at one version."""
@@ -51,36 +59,21 @@ class KeyedTable:
 
     def lookup(self, keys: pl.DataFrame, routing: Hashes | None = None) -> pl.DataFrame:
         """The table's rows for these keys, in the keys' order; a key that has none gives a row of nulls."""
-        values = [name for name in self.spec.schema if name not in self.spec.key]
-        found, owners, positions = self._find(keys, routing)
-        pieces = []
-        order = []
-        for index, run in enumerate(self.runs):
-            mine = np.flatnonzero(found & (owners == index))
-            if mine.size:
-                pieces.append(taken(columns_of(run.rows, values), positions[mine]))
-                order.append(mine)
-        missing = np.flatnonzero(~found)
-        if missing.size:
-            empty = pl.DataFrame({name: pl.Series([], dtype=self.spec.schema[name]) for name in values})
-            pieces.append(empty.clear(int(missing.size)))
-            order.append(missing)
-        if not pieces:
-            return pl.DataFrame(schema={name: self.spec.schema[name] for name in values})
-        if len(pieces) == 1:
-            return pieces[0]
-        place = np.empty(keys.height, dtype=np.int64)
-        place[np.concatenate(order)] = np.arange(keys.height)
+        values = {name: kind for name, kind in self.spec.schema.items() if name not in self.spec.key}
+        found = self._find(keys, routing)
+        pieces = [taken(columns_of(hits.run.rows, [*values]), hits.places) for hits in found]
+        place = np.full(keys.height, sum(piece.height for piece in pieces), dtype=np.int64)
+        for hits, first in zip(found, np.cumsum([0, *(piece.height for piece in pieces)]), strict=False):
+            place[hits.rows] = first + np.arange(hits.rows.size)
+        pieces.append(pl.DataFrame(schema=values).clear(1))
         return taken(pl.concat(pieces, rechunk=True), place)
 
     def numbers(self, keys: pl.DataFrame, names: Sequence[str], routing: Hashes) -> list[npt.NDArray[Any]]:
         """The values of number columns for these keys, in the keys' order; 0 for a key that has none."""
-        found, owners, positions = self._find(keys, routing)
         values = [np.zeros(keys.height, dtype=np.float64 if self.spec.schema[name].is_float() else np.int64) for name in names]
-        for index, run in enumerate(self.runs):
-            mine = np.flatnonzero(found & (owners == index))
+        for run, rows, places in self._find(keys, routing):
             for name, column in zip(names, values, strict=True):
-                column[mine] = run.rows.get_column(name).to_numpy()[positions[mine]]
+                column[rows] = run.rows.get_column(name).to_numpy().take(places)
         return values
 
     @property
@@ -90,7 +83,10 @@ class KeyedTable:
 
     def contains(self, keys: pl.DataFrame) -> npt.NDArray[np.bool_]:
         """Which of these keys have a row."""
-        return self._find(keys)[0]
+        found = np.zeros(keys.height, dtype=np.bool_)
+        for hits in self._find(keys):
+            found[hits.rows] = True
+        return found
 
     def between(self, low: int | None, high: int) -> pl.DataFrame:
         """The rows whose bucket is in [low, high), each key's newest only."""
@@ -127,7 +123,7 @@ class KeyedTable:
 
     def rows_per_group(self, key_groups: int) -> npt.NDArray[np.int64]:
         """How many rows (superseded ones included) each key group has."""
-        ends = [key_group_ends(run.hashes, key_groups) for run in self.runs]
+        ends = [run.index.group_ends(key_groups) for run in self.runs]
         return np.diff(np.sum(ends, axis=0), prepend=0) if ends else np.zeros(key_groups, dtype=np.int64)
 
     def size(self) -> tuple[int, int]:
@@ -139,49 +135,39 @@ class KeyedTable:
             raise ValueError("expected a table with a bucket column")
         return self.spec.bucket
 
-    def _find(
-        self, keys: pl.DataFrame, routing: Hashes | None = None
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For each key: whether it has a row, in which run, and where in it."""
-        count = keys.height
-        found = np.zeros(count, dtype=np.bool_)
-        owners = np.full(count, -1, dtype=np.int64)
-        positions = np.zeros(count, dtype=np.int64)
-        if not self.runs or not count:
-            return found, owners, positions
+    def _find(self, keys: pl.DataFrame, routing: Hashes | None = None) -> list[Hits]:
+        """Those of the keys that have a row, and where, for each run that has any of them."""
+        if not self.runs or not keys.height:
+            return []
         wanted = columns_of(keys, self.spec.key)
         hashes = self.spec.hashes(wanted, routing)
         open_rows = np.argsort(hashes, kind="stable")
-        for index in range(len(self.runs) - 1, -1, -1):
-            hit, where = places_in(self.runs[index], hashes[open_rows], wanted, open_rows, self.spec.key)
-            rows = open_rows[hit]
-            owners[rows] = index
-            positions[rows] = where[hit]
-            found[rows] = True
-            if self.runs[index].has_markers:
-                # Gathered first: the whole column would be unpacked from its bits, which takes as long as the state is large.
-                found[rows] = ~self.runs[index].rows.get_column(DELETED).gather(where[hit]).to_numpy()
-            open_rows = open_rows[~hit]
-            if not open_rows.size:
+        hashes = hashes[open_rows]
+        found = []
+        for run in reversed(self.runs):
+            # Newer runs are small against the state: they lack most keys. The oldest has most of what is left.
+            asked = run.index.candidates(hashes) if run is not self.runs[0] else np.arange(hashes.size)
+            hits, places = places_in(run, hashes[asked], wanted, open_rows[asked], self.spec.key)
+            hits = asked[hits]
+            if hits.size:
+                found.append(self._alive(Hits(run, open_rows[hits], places), keys))
+            if hits.size == open_rows.size:
                 break
-        if self.spec.bucket is not None and self.low is not None:
-            self._hide_expired(self.spec.bucket, self.low, keys, (found, owners, positions))
-        return found, owners, positions
+            is_open = np.ones(open_rows.size, dtype=np.bool_)
+            is_open[hits] = False
+            open_rows, hashes = open_rows[is_open], hashes[is_open]
+        return found
 
-    def _hide_expired(
-        self,
-        bucket: str,
-        low: int,
-        keys: pl.DataFrame,
-        where: tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]],
-    ) -> None:
-        found, owners, positions = where
-        if self.spec.key_tells_bucket:
-            found &= alive(keys.get_column(bucket), low)
-            return
-        for index, run in enumerate(self.runs):
-            mine = np.flatnonzero(found & (owners == index))
-            found[mine] = alive(run.rows.get_column(bucket)[positions[mine]], low)
+    def _alive(self, hits: Hits, keys: pl.DataFrame) -> Hits:
+        """Without rows that are deleted or expired: they hide older ones, but are not there."""
+        kept = np.ones(hits.rows.size, dtype=np.bool_)
+        if hits.run.has_markers:
+            # Gathered first: the whole column would be unpacked from its bits, which takes as long as the state is large.
+            kept &= ~gathered(hits.run.rows.get_column(DELETED), hits.places).to_numpy()
+        if self.spec.bucket is not None and self.low is not None:
+            buckets, places = (keys, hits.rows) if self.spec.key_tells_bucket else (hits.run.rows, hits.places)
+            kept &= alive(gathered(buckets.get_column(self.spec.bucket), places), self.low)
+        return hits if kept.all() else Hits(hits.run, hits.rows[kept], hits.places[kept])
 
     def _newest(self, condition: pl.Expr | None) -> pl.DataFrame:
         if self.low is not None and self.spec.bucket is not None:

@@ -75,9 +75,10 @@ class Panes:
         if width > self.pane_us.size:
             return np.searchsorted(times, self.pane_us)
         # Few panes, evenly apart: a table of them is quicker than a search.
-        numbers = np.zeros(width, dtype=np.int64)
+        numbers: Integers = np.zeros(width, dtype=np.int64)
         numbers[(times - times[0]) // step] = np.arange(times.size)
-        return numbers[(self.pane_us - times[0]) // step]
+        found: Integers = numbers[(self.pane_us - times[0]) // step]
+        return found
 
     @cached_property
     def ordered(self) -> "Ordered":

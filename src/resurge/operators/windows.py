@@ -9,24 +9,23 @@ import polars as pl
 
 from resurge.errors import TopologyError
 from resurge.model.operator import Determinism, StreamShape
+from resurge.operators.adding import added
 from resurge.operators.aggregates import (
     Aggregates,
-    all_partial_columns,
     count,
     final_columns,
     final_schema,
     merge_with,
     partial_schema,
-    parts_of,
 )
 from resurge.operators.base import Batch, EpochContext, Outcome, StatelessOperator, Traced, numbered, traced
-from resurge.operators.columns import columns_of, taken
+from resurge.operators.columns import taken
 from resurge.operators.combining import PANE, Combiner, time_us
 from resurge.operators.hashing import Hashes
 from resurge.operators.keyed import TIME, KeyedOperator, distinct_columns
 from resurge.operators.sorted_runs import TableDelta, TableSpec
 from resurge.operators.state import KeyedTable, State
-from resurge.operators.window_sums import Integers, Panes, windowed
+from resurge.operators.window_sums import Panes, windowed
 
 START, END = "window_start", "window_end"
 _OLD = "__old"
@@ -136,7 +135,7 @@ class Window(KeyedOperator):
         known = np.flatnonzero(starts <= last) if last is not None else starts[:0]
         if not known.size:
             return changed, routing
-        parts = self._added(table, changed, routing, known) if _are_sums(found.parts, self.aggregates) else None
+        parts = added(table, changed, routing, known, self.aggregates)
         if parts is not None:
             return pl.DataFrame([*keys, changed.get_column(START), *parts]), routing
         older = table.lookup(taken(changed, known), routing[known]).rename(lambda name: name + _OLD)
@@ -145,19 +144,6 @@ class Window(KeyedOperator):
         place = np.arange(changed.height)
         place[known] = changed.height + np.arange(known.size)
         return taken(pl.concat([changed, merged], rechunk=True), place), routing
-
-    def _added(self, table: KeyedTable, changed: pl.DataFrame, routing: Hashes, known: Integers) -> list[pl.Series] | None:
-        """The sums with those in state added; None where a whole number might not fit."""
-        names = all_partial_columns(self.aggregates)
-        older = table.numbers(taken(columns_of(changed, (*self.key, START)), known), names, routing[known])
-        made = []
-        for name, old in zip(names, older, strict=True):
-            values = changed.get_column(name).to_numpy().copy()
-            if values.dtype == np.int64 and max(_largest(values), _largest(old)) >= 2**62:
-                return None
-            values[known] = old + values[known]
-            made.append(pl.Series(name, values))
-        return made
 
     def _open_from(self, watermark_us: int | None) -> int | None:
         return None if watermark_us is None else self.span.closed_before(watermark_us)
@@ -205,17 +191,6 @@ def _untimed(batch: Batch) -> int:
         return int(batch.frame.get_column("count()").filter(untimed).sum()) if untimed.any() else 0
 
     return batch.once("untimed", compute)
-
-
-def _are_sums(parts: pl.DataFrame, aggregates: Aggregates) -> bool:
-    """Whether all parts are counts and sums of plain numbers."""
-    return all(
-        part.kind in ("count", "sum") and parts.schema[part.name] in (pl.Int64, pl.Float64) for part in parts_of(aggregates)
-    )
-
-
-def _largest(values: Integers) -> int:
-    return max(-int(values.min()), int(values.max())) if values.size else 0
 
 
 def _panes(batch: Batch, key: tuple[str, ...]) -> Panes | None:

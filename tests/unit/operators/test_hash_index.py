@@ -20,12 +20,36 @@ HASHES = {
 }
 
 
+def asked_of(ordered):
+    """The hashes themselves, their neighbours, and others below, between and above."""
+    near = np.concatenate([ordered, ordered + np.uint64(1), ordered - np.uint64(1)])
+    return np.concatenate([near, RNG.integers(0, LAST, MANY, dtype=np.uint64), np.array([0, LAST], dtype=np.uint64)])
+
+
 @pytest.mark.parametrize("name", HASHES)
 def test_every_hash_is_found_where_a_binary_search_finds_it(name, monkeypatch):
     """Those that are there, their neighbours, and others below, between and above."""
     monkeypatch.setattr(sorted_runs, "INDEXED_ROWS", 1)
     ordered = np.sort(HASHES[name])
-    near = np.concatenate([ordered, ordered + np.uint64(1), ordered - np.uint64(1)])
-    asked = np.concatenate([near, RNG.integers(0, LAST, MANY, dtype=np.uint64), np.array([0, LAST], dtype=np.uint64)])
+    asked = asked_of(ordered)
     for index in (HashIndex(ordered), HashIndex(ordered[:5]), HashIndex(ordered[-4:])):
         assert (index.first_places(asked) == np.searchsorted(index.hashes, asked)).all()
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_no_hash_that_is_there_is_left_out(name, monkeypatch):
+    """Candidates are in order, and all that a run has are among them."""
+    monkeypatch.setattr(sorted_runs, "FILTERED_ROWS", 1)
+    ordered = np.sort(HASHES[name])
+    asked = asked_of(ordered)
+    for index in (HashIndex(ordered), HashIndex(ordered[:5]), HashIndex(ordered[-4:])):
+        candidates = index.candidates(asked)
+        assert (np.diff(candidates) > 0).all()
+        assert np.isin(np.flatnonzero(np.isin(asked, index.hashes)), candidates).all()
+
+
+def test_most_hashes_that_are_not_there_are_left_out():
+    """An even run tells nine of ten misses at once."""
+    index = HashIndex(np.sort(RNG.integers(0, LAST, 20_000, dtype=np.uint64)))
+    others = RNG.integers(0, LAST, 20_000, dtype=np.uint64)
+    assert index.candidates(others).size < 0.15 * others.size

@@ -14,7 +14,7 @@ import polars as pl
 from resurge.errors import JobError
 from resurge.operators.base import Batch, EpochContext, Outcome, StatefulOperator, StatelessOperator
 from resurge.operators.failures import failed
-from resurge.operators.hashing import Hashes, hash_rows, key_groups_of
+from resurge.operators.hashing import Hashes, hash_rows
 from resurge.operators.sorted_runs import TableChange, TableDelta, TableSpec
 from resurge.operators.state import State
 from resurge.runtime.worker.grouped import Grouped, from_groups, mask
@@ -71,8 +71,7 @@ class Call:
             raise failed(self.operator.name, f"in epoch {self.context.epoch}{where}", error) from error
 
     def _grouped(self, rows: pl.DataFrame, key: tuple[str, ...], routing: Hashes | None = None) -> Grouped:
-        hashes = hash_rows(rows, key) if routing is None else routing
-        return Grouped.of(rows, key_groups_of(hashes, self.total), self.total)
+        return Grouped.by_hash(rows, hash_rows(rows, key) if routing is None else routing, self.total)
 
     def _output(self, outcome: Outcome) -> Grouped:
         return self._grouped(outcome.output, (self.operator.keys() or ((),))[0], outcome.routing)

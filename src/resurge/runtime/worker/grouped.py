@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from resurge.operators.hashing import Hashes, key_group_ends, key_groups_of
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -25,6 +27,13 @@ class Grouped:
             order = np.argsort(groups.astype(np.uint16), kind="stable")
             frame = frame[order]
         return cls(frame, np.cumsum(np.bincount(groups, minlength=key_groups)))
+
+    @classmethod
+    def by_hash(cls, frame: pl.DataFrame, hashes: Hashes, key_groups: int) -> "Grouped":
+        """Order rows by the key groups of these hashes; those whose hashes are in order stay as they are."""
+        if np.all(hashes[1:] >= hashes[:-1]):
+            return cls(frame, key_group_ends(hashes, key_groups))
+        return cls.of(frame, key_groups_of(hashes, key_groups), key_groups)
 
     @cached_property
     def counts(self) -> Integers:

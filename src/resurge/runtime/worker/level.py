@@ -295,7 +295,7 @@ class LevelTask:
 
     def _combined(self, combiner: Combiner, rows: Grouped, shape: StreamShape) -> Grouped:
         parts = combiner.combine(rows.frame, shape)
-        return Grouped.of(parts, key_groups_of(hash_rows(parts, combiner.key), self.key_groups), self.key_groups)
+        return Grouped.by_hash(parts, hash_rows(parts, combiner.key), self.key_groups)
 
     def _stateless(self, vertex: Vertex, epoch: EpochWork) -> StatelessCall:
         operator = vertex.operator

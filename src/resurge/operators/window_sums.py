@@ -83,7 +83,7 @@ class Panes:
     @cached_property
     def ordered(self) -> "Ordered":
         """The rows by key and then by time; computed once for all windows."""
-        # Stable sorting takes what is in order already as it is: rows come from each split by key and time.
+        # Rows come by key group, and so do codes: a stable sort makes use of what is in order already.
         order = np.argsort(self.codes * self.times_us.size + self.numbers, kind="stable")
         codes = self.codes[order]
         return Ordered(order, codes, self.numbers[order], np.flatnonzero(np.diff(codes, prepend=-1)))

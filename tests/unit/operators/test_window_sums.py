@@ -55,3 +55,12 @@ def test_windows_of_whole_numbers(seed: int, cells_per_row: int, monkeypatch: py
     assert cells == sorted(set(cells))
     sums = made.parts.select("count()", "sum(n)").rows()
     assert dict(zip(cells, sums, strict=True)) == expected(panes, size, slide, open_from)
+
+
+@pytest.mark.parametrize("times", [[0], [7, 7_000_007, 21_000_007], [0, 1, 10**15], list(range(-3, 60, 9))])
+def test_panes_are_numbered_in_their_order(times: list[int]) -> None:
+    """Few panes are found in a table, others by search; either way each row has the number of its pane."""
+    rng = random.Random(3)
+    frame = panes_of(rng, 200, 3)
+    panes = Panes(frame.parts, np.array(times + rng.choices(times, k=200 - len(times))), frame.codes, frame.keys)
+    assert panes.numbers.tolist() == [times.index(time) for time in panes.pane_us.tolist()]

@@ -6,16 +6,15 @@ from pathlib import Path
 from resurge.connectors.sinks import MemorySink
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.requests import CPA, CPAL, Answer, Move, Verdict
-from resurge.runtime.driver.engine import Engine, run_until_done
+from resurge.runtime.driver.engine import Engine
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.storage.durable import DurableStore
 from resurge.storage.requests import carried_out
 from resurge.telemetry.events import CopiesUsed, Event, MoveEnded, NodeLost
 from resurge.telemetry.log import TelemetryLog
-from resurge.testing.inline_runner import InlineRunner
 from tests.properties.test_crash_points import assert_same
-from tests.spark.test_moving import options, published, run_while, topology
+from tests.spark.test_moving import options, published, run_while, topology, undisturbed
 from tests.support.processes import wait_until
 
 TOP = Partition("top", KeyGroup(0))
@@ -23,8 +22,7 @@ TOP = Partition("top", KeyGroup(0))
 
 def test_a_killed_node_comes_back_from_copies_on_a_real_cluster(tmp_path: Path) -> None:
     """Shipped between executors, used by a move, then by a recovery."""
-    calm, sink, events = MemorySink(), MemorySink(), list[Event]()
-    run_until_done(Engine(topology(calm), InlineRunner(2), options(tmp_path / "calm")), until_idle=True)
+    sink, events = MemorySink(), list[Event]()
     answers: list[Answer] = []
     telemetry = TelemetryLog()
     telemetry.listeners.append(events.append)
@@ -46,7 +44,7 @@ def test_a_killed_node_comes_back_from_copies_on_a_real_cluster(tmp_path: Path) 
         run_while(engine, disturb)
     assert [answer.verdict for answer in answers] == [Verdict.DONE] * 2, answers
     head = engine.recovery.head
-    assert_same(published(sink, head), published(calm, head), "after moves and a loss with copies")
+    assert_same(published(sink, head), undisturbed(tmp_path / "calm", head), "after moves and a loss with copies")
     assert all(not event.failure for event in events if isinstance(event, MoveEnded))
     assert any(isinstance(event, NodeLost) for event in events)
     used = [event for event in events if isinstance(event, CopiesUsed)]

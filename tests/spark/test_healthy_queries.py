@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -67,9 +68,10 @@ def shown(sinks: Mapping[str, MemorySink]) -> dict[str, pl.DataFrame]:
 
 
 def undisturbed(folder: Path) -> dict[str, pl.DataFrame]:
-    """What the queries show when nothing happens."""
+    """What the queries show when nothing happens, without a pause between the epochs."""
     sinks = {name: MemorySink() for name in QUERIES}
-    run_until_done(Engine(pipelines(sinks), InlineRunner(NODES), options(folder)), until_idle=True, drain=True)
+    at_once = replace(options(folder), interval_s=0)
+    run_until_done(Engine(pipelines(sinks), InlineRunner(NODES), at_once), until_idle=True, drain=True)
     return shown(sinks)
 
 

@@ -19,7 +19,7 @@ def process(*arguments: str, log: Path, cwd: Path = ROOT) -> Iterator[subprocess
         started = subprocess.Popen(
             [sys.executable, "-m", *arguments],
             cwd=cwd,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
             stdout=output,
             stderr=output,
             start_new_session=True,

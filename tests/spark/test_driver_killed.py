@@ -20,6 +20,7 @@ def lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+@pytest.mark.timeout(600)
 def test_drivers_killed_at_random_moments_leave_the_output_of_an_undisturbed_run(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -42,5 +43,5 @@ def test_drivers_killed_at_random_moments_leave_the_output_of_an_undisturbed_run
             assert driver.poll() is None, log.read_text()[-2000:]
             kill_group(driver)
     with process("tests.support.crash_job", str(folder), MASTER, log=log) as driver:
-        assert driver.wait(timeout=180) == 0, log.read_text()[-2000:]
+        assert driver.wait(timeout=300) == 0, log.read_text()[-2000:]
     assert_same(crash_job.shown(folder), crash_job.shown(wanted), f"{kills} drivers killed")

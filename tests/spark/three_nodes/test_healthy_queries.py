@@ -16,8 +16,8 @@ from resurge.operators.aggregates import count
 from resurge.protocols.recovery import PartitionStatus, Phase
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
-from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, NodeLost, NodeNamed, QueriesChanged, RecoveryPlanned
 from resurge.telemetry.log import TelemetryLog
 from resurge.testing.fault_injection import Strike, Striker
@@ -134,38 +134,40 @@ def print_ratio(query: str, events: Sequence[Event]) -> None:
     )
 
 
-def test_queries_that_share_nothing_with_the_lost_nodes_lose_no_epoch(tmp_path: Path) -> None:
+def test_queries_that_share_nothing_with_the_lost_nodes_lose_no_epoch(
+    arena: tuple[EmbeddedCluster, SparkRunner], tmp_path: Path
+) -> None:
     """They show every epoch in order and keep their state, while others are down for want of nodes and come back later."""
     sinks = {name: MemorySink() for name in QUERIES}
     events: list[Event] = []
     stood: dict[int, Mapping[Partition, PartitionStatus]] = {}
     telemetry = TelemetryLog()
-    with EmbeddedCluster(NODES) as cluster, cluster_runner(cluster, "healthy") as runner:
-        engine = Engine(pipelines(sinks), runner, options(tmp_path / "struck"), telemetry)
+    cluster, runner = arena
+    engine = Engine(pipelines(sinks), runner, options(tmp_path / "struck"), telemetry)
 
-        def listen(event: Event) -> None:
-            events.append(event)
-            if isinstance(event, EpochFinished):
-                stood[event.epoch] = dict(engine.recovery.statuses)
+    def listen(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, EpochFinished):
+            stood[event.epoch] = dict(engine.recovery.statuses)
 
-        killed: list[str] = []
+    killed: list[str] = []
 
-        def choose(alive: list[str], most: int) -> list[str]:
-            names = cluster.executor_nodes(runner.spark)
-            killed.extend(names[node] for node in to_kill(first_placement(events)))
-            return killed
+    def choose(alive: list[str], most: int) -> list[str]:
+        names = cluster.executor_nodes(runner.spark)
+        killed.extend(names[node] for node in to_kill(first_placement(events)))
+        return killed
 
-        striker = Striker(cluster, [Strike(KILL_AFTER, 0.1, MOST_KILLED)], choose)
-        telemetry.listeners += [listen, striker.listen]
-        engine.start()
-        try:
-            engine.run(REPLACED_AFTER)
-            before_replacement = list(events)
-            cluster.add(striker.kills)
-            engine.run(EPOCHS - REPLACED_AFTER, drain=True)
-        finally:
-            striker.finish()
-            engine.close("the test is over")
+    striker = Striker(cluster, [Strike(KILL_AFTER, 0.1, MOST_KILLED)], choose)
+    telemetry.listeners += [listen, striker.listen]
+    engine.start()
+    try:
+        engine.run(REPLACED_AFTER)
+        before_replacement = list(events)
+        cluster.add(striker.kills)
+        engine.run(EPOCHS - REPLACED_AFTER, drain=True)
+    finally:
+        striker.finish()
+        engine.close("the test is over")
 
     placement = first_placement(events)
     healthy = [query for query in QUERIES if placement[query] not in to_kill(placement)]

@@ -16,8 +16,8 @@ from resurge.model.topology import Topology
 from resurge.operators.aggregates import count
 from resurge.runtime.driver.engine import Engine, run_until_done
 from resurge.runtime.driver.options import RunOptions
+from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
-from resurge.runtime.embedded_cluster.runner import cluster_runner
 from resurge.storage.durable import DurableStore
 from resurge.storage.requests import carried_out
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, MoveEnded, NodeLost
@@ -29,11 +29,6 @@ from tests.support.processes import wait_until
 EPOCHS = 400
 """More than requests take on a busy machine; a job ends when its requests were carried out."""
 POSTS_PER_EPOCH = 200
-ASKS: tuple[Ask, ...] = (
-    Move("first", "counts", NodeId("node-2"), [0, 1, 2, 3]),
-    Move("second", "top", NodeId("node-2"), [0, 1], "direct"),
-    Drain("third", NodeId("node-1")),
-)
 
 
 def topology(sink: MemorySink) -> Topology:
@@ -83,21 +78,29 @@ def run_while(engine: Engine, ask: Callable[[], None]) -> None:
     thread.join(60)
 
 
-def test_moves_and_a_drain_on_a_real_cluster_change_no_output(tmp_path: Path) -> None:
+def test_moves_and_a_drain_on_a_real_cluster_change_no_output(
+    arena: tuple[EmbeddedCluster, SparkRunner], names: list[str], tmp_path: Path
+) -> None:
     """Shipments between executors, two ways to move, and a node that leaves without being missed."""
     sink, events = MemorySink(), list[Event]()
     answers: list[Answer] = []
     telemetry = TelemetryLog()
     telemetry.listeners.append(events.append)
-    with EmbeddedCluster(3) as cluster, cluster_runner(cluster, "moving") as runner:
-        engine = Engine(topology(sink), runner, options(tmp_path / "moved"), telemetry)
+    cluster, runner = arena
+    drained, target, _ = names
+    asks: tuple[Ask, ...] = (
+        Move("first", "counts", NodeId(target), [0, 1, 2, 3]),
+        Move("second", "top", NodeId(target), [0, 1], "direct"),
+        Drain("third", NodeId(drained)),
+    )
+    engine = Engine(topology(sink), runner, options(tmp_path / "moved"), telemetry)
 
-        def ask() -> None:
-            store = DurableStore(engine.store.url)
-            answers.extend(carried_out(store, engine.journal.generation, wish, 300) for wish in ASKS)
-            cluster.kill("node-1")
+    def ask() -> None:
+        store = DurableStore(engine.store.url)
+        answers.extend(carried_out(store, engine.journal.generation, wish, 300) for wish in asks)
+        cluster.kill(drained)
 
-        run_while(engine, ask)
+    run_while(engine, ask)
     assert [answer.verdict for answer in answers] == [Verdict.DONE] * 3, answers
     head = engine.recovery.head
     assert_same(published(sink, head), undisturbed(tmp_path / "calm", head), "after moves and a drain")

@@ -1,10 +1,7 @@
 """The number of nodes changes while a job runs: by Spark's own request and kill of executors, and on an embedded cluster."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from resurge.connectors.sinks import MemorySink
 from resurge.model.names import NodeId
@@ -13,22 +10,16 @@ from resurge.runtime.driver.engine import Engine
 from resurge.runtime.driver.scaling import SparkScaler
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster, executor_ids
-from resurge.runtime.embedded_cluster.runner import EmbeddedScaler, cluster_runner, scaler_on
+from resurge.runtime.embedded_cluster.runner import EmbeddedScaler, scaler_on
 from resurge.storage.durable import DurableStore
 from resurge.storage.requests import carried_out
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event
 from resurge.telemetry.log import TelemetryLog
 from tests.properties.test_crash_points import assert_same
-from tests.spark.test_moving import options, published, run_while, topology, undisturbed
+from tests.spark.three_nodes.test_moving import options, published, run_while, topology, undisturbed
 from tests.support.processes import wait_until
 
 SETTLE_S = 2.0
-
-
-@pytest.fixture(scope="module")
-def arena() -> Iterator[tuple[EmbeddedCluster, SparkRunner]]:
-    with EmbeddedCluster(3) as cluster, cluster_runner(cluster, "scaling") as runner:
-        yield cluster, runner
 
 
 def test_a_job_gives_a_node_back_and_gets_another_and_no_output_changes(

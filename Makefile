@@ -12,10 +12,10 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Make .venv with pinned dependencies and the resurge command, and see to Java.
 setup: $(STAMP)
 
-$(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh | java
+$(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh scripts/install_pinned.sh | java
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing pinned dependencies into $(VENV) (a few minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@echo "installing pinned dependencies into $(VENV) (a minute or two the first time) ..."
+	@bash scripts/install_pinned.sh $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 

@@ -13,7 +13,7 @@ from tests.support import connector_job, services
 from tests.support.connector_job import CONNECTORS, Settings
 from tests.support.processes import kill_group, process, wait_until
 
-KILLS = 3
+KILLS = 2
 
 
 @pytest.mark.parametrize("seed", range(1))

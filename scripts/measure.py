@@ -62,6 +62,7 @@ class Measurement:
 
 
 FAILURE = "study correlated-failure --nodes 10 --kill 8"
+LARGE_FAILURE = "study correlated-failure --nodes 1000 --kill 800 --partitions 10000"
 MEASUREMENTS = (
     Measurement("growth", "bench growth", 1),
     Measurement("cluster-growth", "bench growth --nodes 4", 1),
@@ -70,6 +71,9 @@ MEASUREMENTS = (
     Measurement("driver", "bench driver", 2),
     Measurement(
         "correlated-failure-simulated", f"{FAILURE} --arrive-to 30 --simulated --figures strategies", 0.5, option="--result"
+    ),
+    Measurement(
+        "correlated-failure-large", f"{LARGE_FAILURE} --simulated --strategies incremental,blocking", 4, option="--result"
     ),
     Measurement("connectors", "bench connectors --rows 2000000", 3, needs_servers=True),
     Measurement("balance", "bench balance", 6),

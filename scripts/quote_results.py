@@ -138,6 +138,16 @@ def correlated_failure(result: dict[str, Any]) -> str:
     return table((*names, "latency of queries that were never down, times usual", "latency grows by"), rows)
 
 
+def correlated_failure_large(result: dict[str, Any]) -> str:
+    """What a correlated failure costs on a large cluster, and how long epochs take afterwards."""
+    rows = []
+    for name, found in result["results"].items():
+        moments = (seconds(found[key]) for key in ("first_back_s", "all_back_s", "all_available_s"))
+        rows.append([name, *moments, f"{found['outage_area']:,.0f}", times(found["epochs_ratio"])])
+    names = ("strategy", "first query back", "all back", "all at normal latency", "outage area")
+    return table((*names, "epochs at the end, times as long as before"), rows)
+
+
 def correlated_failure_figures(result: dict[str, Any]) -> str:
     """The other cases."""
     rows = []
@@ -266,6 +276,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "connector-crashes": ("connector-crashes", connector_crashes),
     "correlated-failure": ("correlated-failure", correlated_failure),
     "correlated-failure-simulated": ("correlated-failure-simulated", correlated_failure),
+    "correlated-failure-large": ("correlated-failure-large", correlated_failure_large),
     "correlated-failure-figures": ("correlated-failure-figures", correlated_failure_figures),
     "overhead": ("correlated-failure-figures", overhead),
     "chaos-kill": ("chaos-kill", chaos),

@@ -85,6 +85,7 @@ def summarise(events: Sequence[Event], longest_s: float | None = None) -> dict[s
     found = asdict(recovery_metrics.figures(events, longest_s))
     found["healthy_latency_ratio"] = recovery_metrics.healthy_ratio(events)
     found["join_latency_ratio"] = recovery_metrics.join_ratio(events)
+    found["epochs_ratio"] = recovery_metrics.epochs_ratio(events)
     growth = latency_growth(events)
     found["latency_growth"] = growth
     found["falls_behind"] = growth is not None and growth > FALLS_BEHIND

@@ -23,6 +23,8 @@ from resurge.telemetry.events import (
 
 AVAILABLE_BELOW = 1.2
 TOUCHING_S = 1e-6
+SETTLED_EPOCHS = 5
+"""So many epochs at the end of a log tell how long epochs take after a recovery."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,15 @@ def healthy_ratio(events: Sequence[Event]) -> float | None:
             after += [point.value for point in points if point.at_s >= began]
     early, late = metrics.spread(before), metrics.spread(after)
     return late.p50 / early.p50 if early is not None and late is not None and early.p50 > 0 else None
+
+
+def epochs_ratio(events: Sequence[Event]) -> float | None:
+    """How long the last epochs took over how long epochs took before the failure."""
+    began = failure_s(events)
+    epochs = metrics.finished_epochs(events)
+    before = metrics.spread(epoch.took_s for epoch in epochs if began is not None and epoch.at_s < began)
+    after = metrics.spread(epoch.took_s for epoch in epochs[-SETTLED_EPOCHS:] if began is not None and epoch.at_s >= began)
+    return after.p50 / before.p50 if before is not None and after is not None and before.p50 > 0 else None
 
 
 def join_ratio(events: Sequence[Event]) -> float | None:

@@ -13,13 +13,16 @@ import numpy as np
 
 from resurge.errors import JobError
 from resurge.model.names import NodeId, Partition
-from resurge.planning.recovery_schedule import Query, RecoveryProblem, plan_by
+from resurge.planning.recovery_schedule import Query, RecoveryPlan, RecoveryProblem, plan_by
 from resurge.protocols import recovery as transitions
 from resurge.protocols.cuts import Cuts
-from resurge.protocols.recovery import Graph, Phase, RecoveryState
+from resurge.protocols.recovery import Graph, Phase, QueryNeed, RecoveryState
 
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay")
 LARGE_PROBLEM = 400
+FILLED, LEAST_EXTRA = 1.2, 0.2
+"""On a large cluster the levels together may fill this much of a node, and so much more than they would if all nodes were there."""
+MOST_PASSES = 3
 TOLERANCE = 1e-9
 LEAST_COST = 1e-6
 
@@ -122,43 +125,98 @@ def _left(recovery: RecoveryState, apart_from: Collection[Partition] = ()) -> di
 
 def _what_fits(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partition, NodeId]) -> Answer:
     """The planner's choice among the failed query partitions, within what each node has free."""
-    up = frozenset(recovery.of_phase(Phase.LIVE, Phase.CATCHING_UP))
-    failed = {name: need for name, need in recovery.graph.queries.items() if not need.partitions <= up}
-    names = {str(partition): partition for partition in recovery.of_phase(Phase.DOWN, Phase.STALLED)}
-    free = {str(node): value for node, value in recovery.free().items()}
-    problem = RecoveryProblem(
-        sum(free.values()),
-        {name: float(recovery.costs.get(partition, 0.0)) for name, partition in names.items()},
-        {
-            name: Query(need.priority, sorted(str(partition) for partition in need.partitions if partition not in up))
-            for name, need in failed.items()
-        },
-        free,
-    )
-    algorithm = strategy.algorithm if len(failed) <= LARGE_PROBLEM or strategy.algorithm != "anytime" else "greedy"
-    plan = plan_by(algorithm, problem, strategy.deadline_ms)
-    placement = {names[name]: NodeId(node) for name, node in (plan.placement or {}).items()}
+    if len(recovery.graph.queries) > LARGE_PROBLEM:
+        return _level_by_level(recovery, strategy, copies)
+    plan, placement = _planned(recovery, strategy, _failed(recovery), {})
     better = _in_place(recovery, placement, copies)
-    # Where there are many, a few that only the planner's crowding would find room for are worth less than short epochs.
-    is_enough = len(better) == len(placement) or (better and len(failed) > LARGE_PROBLEM)
-    return Answer(better if is_enough else placement, tuple(plan.queries))
+    return Answer(better if len(better) == len(placement) else placement, tuple(plan.queries))
+
+
+def _failed(recovery: RecoveryState) -> dict[str, QueryNeed]:
+    up = frozenset(recovery.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+    return {name: need for name, need in recovery.graph.queries.items() if not need.partitions <= up}
+
+
+def _planned(
+    recovery: RecoveryState, strategy: Strategy, failed: Mapping[str, QueryNeed], placed: Mapping[Partition, NodeId]
+) -> tuple[RecoveryPlan, dict[Partition, NodeId]]:
+    """What the planner chooses of some queries beside what is placed already, and where it finds room for that."""
+    names = {str(p): p for p in recovery.of_phase(Phase.DOWN, Phase.STALLED) if p not in placed}
+    free = {str(node): max(0.0, value) for node, value in _free_beside(recovery, placed).items()}
+    costs = {name: float(recovery.costs.get(partition, 0.0)) for name, partition in names.items()}
+    wanted = {
+        name: Query(need.priority, sorted(str(partition) for partition in need.partitions if str(partition) in names))
+        for name, need in failed.items()
+    }
+    is_large = len(recovery.graph.queries) > LARGE_PROBLEM and strategy.algorithm == "anytime"
+    problem = RecoveryProblem(sum(free.values()), costs, wanted, free)
+    plan = plan_by("greedy" if is_large else strategy.algorithm, problem, strategy.deadline_ms)
+    return plan, {names[name]: NodeId(node) for name, node in (plan.placement or {}).items()}
+
+
+def _free_beside(recovery: RecoveryState, placed: Mapping[Partition, NodeId]) -> dict[NodeId, float]:
+    left = recovery.free()
+    for partition, node in placed.items():
+        left[node] -= recovery.costs.get(partition, 0.0)
+    return left
+
+
+def _level_by_level(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partition, NodeId]) -> Answer:
+    """What fits where no node is filled with one level, in some passes: without queries that need more of a level that is full.
+
+    All live queries wait for the busiest node of each level. Nodes that were left are full of the upper levels otherwise, those
+    that join of the lower ones, and an epoch takes as long as both together. A few for which only crowding would find room are
+    worth less than short epochs.
+    """
+    limits, levels, upstream = level_limits(recovery, strategy), recovery.graph.levels, recovery.graph.upstream
+    failed, placed, full = _failed(recovery), dict[Partition, NodeId](), set[int]()
+    there = set(recovery.of_phase(Phase.LIVE, Phase.CATCHING_UP))
+    for _ in range(MOST_PASSES):
+        waiting = {name: need.partitions - there for name, need in failed.items()}
+        left = {name: failed[name] for name, more in waiting.items() if more and full.isdisjoint(levels[p] for p in more)}
+        wanted = _planned(recovery, strategy, left, placed)[1] if left else {}
+        found = _in_place(recovery, wanted, copies, placed, limits)
+        for partition in upstream if found else ():
+            # One below a partition that found no room would wait for it, and keep others out.
+            if partition in found and upstream[partition] <= there:
+                placed[partition] = found[partition]
+                there.add(partition)
+        full |= {levels[partition] for partition in wanted if partition not in found}
+        if len(found) == len(wanted):
+            break
+    return Answer(placed, tuple(name for name, need in failed.items() if need.partitions <= there))
+
+
+def level_limits(recovery: RecoveryState, strategy: Strategy) -> dict[int, float]:
+    """By level, how much of a node may be filled with it: what falls to a node when all are there, and a part of what is over."""
+    capacity = [value for value in recovery.capacity.values() if value > 0]
+    used = dict.fromkeys(recovery.graph.levels.values(), 0.0)
+    for partition, level in recovery.graph.levels.items():
+        used[level] += recovery.costs.get(partition, 0.0)
+    whole = max(strategy.nodes_wanted, len(capacity)) * sum(capacity) / max(1, len(capacity)) or 1.0
+    extra = max(LEAST_EXTRA, FILLED - sum(used.values()) / whole) / max(1, len(used))
+    return {level: cost / whole + extra for level, cost in used.items()}
 
 
 def _in_place(
-    recovery: RecoveryState, placement: Mapping[Partition, NodeId], copies: Mapping[Partition, NodeId]
+    recovery: RecoveryState,
+    placement: Mapping[Partition, NodeId],
+    copies: Mapping[Partition, NodeId],
+    placed: Mapping[Partition, NodeId] = MappingProxyType({}),
+    limits: Mapping[int, float] | None = None,
 ) -> dict[Partition, NodeId]:
     """The same partitions with the stalled ones where their state is, and as many of the others as there is room for then."""
-    left = recovery.free()
+    left = _free_beside(recovery, placed)
     found: dict[Partition, NodeId] = {}
     for partition in placement:
-        node = recovery.statuses[partition].node
-        if node is not None:
+        node, cost = recovery.statuses[partition].node, recovery.costs.get(partition, 0.0)
+        if node is not None and (limits is None or left[node] >= cost - TOLERANCE):
             found[partition] = node
-            left[node] -= recovery.costs.get(partition, 0.0)
+            left[node] -= cost
     if min(left.values(), default=0.0) < -TOLERANCE:
         return {}
     others = [partition for partition in placement if partition not in found]
-    return found | spread(recovery, others, left, found, copies=copies)
+    return found | spread(recovery, others, left, {**placed, **found}, copies=copies, limits=limits)
 
 
 def spread(
@@ -168,18 +226,20 @@ def spread(
     placed: Mapping[Partition, NodeId] | None = None,
     *,
     copies: Mapping[Partition, NodeId] = MappingProxyType({}),
+    limits: Mapping[int, float] | None = None,
     overfills: bool = False,
 ) -> dict[Partition, NodeId]:
     """Each partition, the largest first, where there is room and its level has least to do; equal ones go round.
 
     An epoch goes down level by level, each as long as its busiest node, so a node that is full of one level makes all others
     wait. What finds no room is left out, or goes where most is left. What has state or a copy on a node stays there if it fits.
+    `limits` says how much of a node's capacity each level may fill.
     """
     nodes = sorted(left)
     if not nodes:
         return {}
     number = {node: index for index, node in enumerate(nodes)}
-    room = np.array([left[node] for node in nodes])
+    room, whole = np.array([left[node] for node in nodes]), np.array([recovery.capacity.get(node, 0.0) for node in nodes])
     busy = {level: np.zeros(len(nodes)) for level in set(recovery.graph.levels.values())}
     running = {p: known.node for p, known in recovery.statuses.items() if known.phase in (Phase.LIVE, Phase.CATCHING_UP)}
     for partition, node in (running | dict(placed or {})).items():
@@ -188,8 +248,11 @@ def spread(
     placement: dict[Partition, NodeId] = {}
     # Those with a copy choose first, so that others do not take the room beside it.
     for partition in sorted(partitions, key=lambda p: (p not in copies, -recovery.costs.get(p, 0.0), p.operator, p.key_group)):
-        cost, mine = recovery.costs.get(partition, 0.0), busy[recovery.graph.levels[partition]]
-        fits = room >= cost - TOLERANCE
+        cost, level = recovery.costs.get(partition, 0.0), recovery.graph.levels[partition]
+        mine, fits = busy[level], room >= cost - TOLERANCE
+        if limits is not None:
+            # One that is larger than the limit has a node's level for itself.
+            fits &= (mine + cost <= limits[level] * whole + TOLERANCE) | (mine <= TOLERANCE)
         mine_at = number.get(recovery.statuses[partition].node or copies.get(partition, NodeId("")))
         if mine_at is not None and (fits[mine_at] or (overfills and room[mine_at] >= room.max() - TOLERANCE)):
             chosen = mine_at

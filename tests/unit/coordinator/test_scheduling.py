@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from resurge.coordinator.scheduling import Strategy, after_loss, everything_down, moved, schedule, spread
+from resurge.coordinator.scheduling import Strategy, after_loss, everything_down, level_limits, moved, schedule, spread
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.protocols import recovery as transitions
 from resurge.protocols.recovery import Graph, Phase, QueryNeed, RecoveryState
@@ -119,3 +119,33 @@ def test_a_stalled_partition_that_overfills_leaves_a_node_that_is_fuller_than_ot
     planned = schedule(recovery, replace(STRATEGY, overfills_at_last=True))
     assert planned.statuses[LARGE].node in {"n4", "n5"}
     assert planned.statuses[ABOVE].node != planned.statuses[LARGE].node
+
+
+def large_job() -> RecoveryState:
+    """240 windows and as many consumers of four times their cost on ten nodes, all alike; windows are worth much."""
+    windows = [Partition("window", KeyGroup(group)) for group in range(240)]
+    below = [Partition("below", KeyGroup(group)) for group in range(240)]
+    upstream = {p: frozenset[Partition]() for p in windows} | {p: frozenset((windows[p.key_group],)) for p in below}
+    queries = {str(p): QueryNeed(9, frozenset((p,))) for p in windows}
+    queries |= {str(p): QueryNeed(1, frozenset((p, windows[p.key_group]))) for p in below}
+    nodes = [NodeId(f"n{number}") for number in range(10)]
+    placement = {p: nodes[p.key_group % 10] for p in upstream}
+    recovery = transitions.begin(Graph(upstream, queries), dict.fromkeys(nodes, 1.0), placement, 5)
+    # Of each node's capacity, windows take 0.16 and what is below them 0.64.
+    return replace(recovery, costs={p: 0.16 / 24 if p.operator == "window" else 0.64 / 24 for p in upstream})
+
+
+def test_survivors_of_a_large_cluster_are_not_filled_with_one_level() -> None:
+    """All windows would fit on the two nodes that are left; but epochs would take as long as windows and what is below, on full nodes."""
+    strategy, before = Strategy("incremental", nodes_wanted=10), large_job()
+    recovery = schedule(after_loss(before, [NodeId(f"n{number}") for number in range(2, 10)], strategy), strategy)
+    limits = level_limits(recovery, strategy)
+    assert {level: round(limit, 2) for level, limit in limits.items()} == {0: 0.36, 1: 0.84}
+    for node in recovery.capacity:
+        mine = [p for p, known in recovery.statuses.items() if known.node == node]
+        used = {level: sum(recovery.costs[p] for p in mine if recovery.graph.levels[p] == level) for level in limits}
+        assert all(used[level] <= limits[level] + 1e-9 for level in limits)
+        # What windows leave free is used by others, though each window is worth more.
+        assert 0.9 < sum(used.values()) <= 1.0 + 1e-9
+    up = [p for p, known in recovery.statuses.items() if known.phase is not Phase.DOWN]
+    assert all(recovery.graph.upstream[p] <= set(up) for p in up)

@@ -114,6 +114,7 @@ def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_
     state, number = state.numbered(publication)
     state = state.sending(Publish(number, job.attempt, epoch, epoch))
     state = replace(state, rows_read={**state.rows_read, epoch: result.epoch_rows})
+    state = replace(state, lane=replace(state.lane, ended_s=now_s))
     return _rested(_measured(state, flight, result, took_s), flight, result, pending)
 
 

@@ -114,14 +114,15 @@ class Goal:
 class Lane:
     """The live epochs: they are run one after another.
 
-    `began_s` is when the last one began, `rest_s` how long after that the next is due, `late_s` how late it began, `is_looked` whether lagging partitions
-    had their chance since. `foreground` is the job that everything else waits for, `awaited` are background jobs that the next
-    live epoch waits for until a time. `considered` is what was known when steps were last chosen, `hurried` when it was last
-    asked whether the next live epoch should begin early.
+    `began_s` and `ended_s` are when the last one began and ended, `rest_s` is how long after its beginning the next is due,
+    `late_s` how late it began, `is_looked` whether lagging partitions had their chance since. `foreground` is the job that
+    everything else waits for, `awaited` are background jobs that the next live epoch waits for until a time. `considered` is what
+    was known when steps were last chosen, `hurried` when it was last asked whether the next live epoch should begin early.
     """
 
     turn: Turn = Turn.RESTING
     began_s: float = float("-inf")
+    ended_s: float = float("-inf")
     rest_s: float = 0.0
     late_s: float = 0.0
     is_looked: bool = True

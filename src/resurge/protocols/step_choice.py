@@ -127,7 +127,7 @@ class StepChoice:
     def final_step_before_epoch(self, budget_s: float) -> CatchUp | None:
         """The final step, if it ends before the next live epoch is due, or within the latency slack after that."""
         near = self.final_step
-        is_soon = near is not None and self._takes_s(near) <= budget_s + self.timing.latency_slack_s
+        is_soon = near is not None and self._takes_s(near) <= budget_s + self.timing.waiting_slack_s
         return near if is_soon and budget_s > 0 else None
 
     def _by_depth(self, waiting: Iterable[Partition], depth: Mapping[Partition, int], budget_s: float) -> list[CatchUp]:

@@ -9,6 +9,8 @@ from resurge.protocols.recovery import RecoveryState
 
 SLACK_SHARE = 0.15
 """A live epoch may be late by this part of its latency. Queries count as available up to 1.2 times their usual latency."""
+TWO_EPOCHS_SLACK = 1.5
+"""Two epochs in a row may together be late by this many times the slack of one."""
 LONG_STEP = 4
 """Steps of this many epochs or more tell what an epoch costs; shorter ones tell the overhead of a job."""
 FACTORS = (0.25, 4.0)
@@ -62,7 +64,8 @@ class StepTiming:
 
     `usual_s` is the duration of epochs now, `normal_s` when every partition was live, `unit_s` how long a fully loaded node works
     for one. `is_concurrent` is False where jobs run one by one, and while background steps are stuck. `taken` counts the epochs
-    that steps have taken since the last live epoch, `late_s` is how long after its time the live epoch begins that is due now.
+    that steps have taken since the last live epoch, `late_s` is how long after its time the live epoch begins that is due now,
+    `over_s` how much longer than normal the last one took.
     """
 
     interval_s: float
@@ -73,11 +76,17 @@ class StepTiming:
     is_concurrent: bool
     taken: int = 0
     late_s: float = 0.0
+    over_s: float = 0.0
 
     @property
     def is_late(self) -> bool:
         """True if the live epoch that is due now has used its slack by waiting for a step."""
         return self.late_s > self.latency_slack_s / 2
+
+    @property
+    def waiting_slack_s(self) -> float:
+        """How long a live epoch may wait for a step: less after a long one, because readers notice two of them in a row."""
+        return max(0.0, min(self.latency_slack_s, TWO_EPOCHS_SLACK * self.latency_slack_s - self.over_s))
 
     @property
     def latency_slack_s(self) -> float:

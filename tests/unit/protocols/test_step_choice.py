@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.catch_up import CatchUp, Coverage
 from resurge.protocols.epoch_sets import EpochSet
@@ -192,6 +194,13 @@ def test_readers_are_patient_as_they_are_used_to_more() -> None:
     used = replace(QUIET, usual_s=1.0, normal_s=3.0)
     assert used.latency_slack_s == 1.0 + 0.15 * (2.5 + 1.0)
     assert replace(used, usual_s=4.0).latency_slack_s == 0.15 * (2.5 + 4.0)
+
+
+def test_after_a_long_epoch_the_next_one_waits_for_less() -> None:
+    """Two long ones in a row would make every query late; one that took a little longer leaves all of the slack."""
+    slack_s = QUIET.latency_slack_s
+    waits_s = [replace(QUIET, over_s=over * slack_s).waiting_slack_s for over in (0.0, 0.5, 1.0, 2.0)]
+    assert waits_s == pytest.approx([slack_s, slack_s, slack_s / 2, 0.0])
 
 
 def returning(

@@ -93,3 +93,12 @@ def test_the_latency_after_a_join_is_that_of_the_next_two_epochs() -> None:
     assert recovery_metrics.join_ratio(told) == pytest.approx(1.4)
     late = [*told, NodeJoined(22.5, "n4", 1.0)]
     assert recovery_metrics.join_ratio(late) == pytest.approx(1.4), "one epoch after a join says too little"
+
+
+def test_epochs_at_the_end_are_compared_with_those_before_the_failure() -> None:
+    """The median of what the last five took, over the median before."""
+    told = [replace(event, took_s=2.0) if isinstance(event, EpochFinished) else event for event in story()]
+    end_s = max(event.at_s for event in told)
+    told += [replace(epoch(100 + turn, end_s + turn, a=1.0), took_s=3.0) for turn in range(1, 6)]
+    assert recovery_metrics.epochs_ratio(told) == pytest.approx(1.5)
+    assert recovery_metrics.epochs_ratio([]) is None

@@ -17,9 +17,13 @@ def choice(state: JobState) -> StepChoice:
     cost = rhythm.cost or StepCost(rhythm.attempt_s / 2)
     unit_s = settings.interval_s * settings.headroom
     is_concurrent = settings.is_concurrent and not rhythm.progress.is_stuck
-    pace = rhythm.pace
-    late_s = state.lane.late_s if state.lane.turn is not Turn.RESTING else 0.0
-    timing = StepTiming(settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken, late_s)
+    pace, lane = rhythm.pace, state.lane
+    late_s, over_s = lane.late_s, 0.0
+    if lane.turn is Turn.RESTING:
+        late_s, over_s = 0.0, max(0.0, lane.ended_s - lane.began_s - max(pace.normal_s, pace.took_s))
+    timing = StepTiming(
+        settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken, late_s, over_s
+    )
     shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
     under_way = [flight.step for flight in state.background if flight.step is not None]
     return StepChoice(recovery, state.buffers.coverage(recovery.graph.upstream), shadows, timing, under_way)

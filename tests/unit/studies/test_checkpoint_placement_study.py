@@ -1,7 +1,7 @@
 """The study of where copies lie when load grows or swings."""
 
 from resurge.connectors.paced import RowRange
-from resurge.studies.checkpoint_placement import KEY_GROUPS, Cluster, rows_per_key_group, means, next_move, sweep, swinging
+from resurge.studies.checkpoint_placement import KEY_GROUPS, Cluster, means, next_move, rows_per_key_group, sweep, swinging
 from resurge.studies.checkpoint_placement_report import Studied, findings, results_of, summary
 from resurge.studies.flights import flights
 from resurge.studies.swinging_load import ROWS_PER_S, Moved, SwingingReader, Swung, two_counts

@@ -20,7 +20,6 @@ def lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-@pytest.mark.timeout(600)
 def test_drivers_killed_at_random_moments_leave_the_output_of_an_undisturbed_run(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from subprocess import Popen
 
-import pytest
-
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.storage.stored_job import open_job
 from resurge.telemetry.events import CatchUpFinished, EpochFinished, Event, JobStarted, NodeLost
@@ -36,7 +34,6 @@ def assert_every_checkpoint_is_whole(folder: Path) -> None:
     assert problems and all(problem is None for problem in problems.values())
 
 
-@pytest.mark.timeout(600)
 def test_a_recovery_goes_on_with_the_next_driver_wherever_that_is_started(tmp_path: Path) -> None:
     """Two of three nodes are killed, then two drivers in a row; the second is started in the same folder, the third in another.
 

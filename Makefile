@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-# Tests run side by side. Tests on Spark often wait, so there is one process more than cores.
-PARALLEL ?= -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Tests run side by side. Tests on Spark and with servers often wait, so there are two processes more than cores.
+PARALLEL ?= -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 export SPARK_LOCAL_IP := 127.0.0.1
 
 .PHONY: setup demo test everything all-tests equipment java check lint types imports pure spark-tests service-tests browser-tests docs lock clean help

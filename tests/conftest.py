@@ -1,7 +1,8 @@
 """Options and settings that all tests share, and which of them stay together when they run side by side."""
 
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import zip_longest
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -9,12 +10,13 @@ from xdist.scheduler import LoadScopeScheduling
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
-TESTS = Path(__file__).parent
-# The longest first, so that short ones fill the end.
-LONG = ("spark", "services", "browser")
-LONGEST = "test_chaos"
-# Tests of servers kill and restart them, and tests of the dashboard share a browser: these folders stay together.
-SHARED = ("tests/services/", "tests/browser/")
+# The longest begin at once.
+LONGEST = ("tests/spark/test_chaos.py", "tests/spark/three_nodes/", "tests/services/")
+# Tests that mostly wait for processes, and tests that keep a core busy, take turns; what is short fills the end.
+WAITING = ("tests/spark/", "tests/browser/")
+BUSY = ("tests/simulation/", "tests/properties/")
+# Tests of servers kill and restart them; others share a cluster or a browser: these folders stay together.
+SHARED = ("tests/services/", "tests/browser/", "tests/spark/three_nodes/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,21 +26,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--schedules", type=int, default=1000, help="how many failure schedules are simulated")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_disk() -> Iterator[None]:
+    """Processes crash in tests and machines do not, so that nothing need wait for the disk."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+def scope_of(nodeid: str) -> str:
+    """What stays together: the tests of a file, which share what they start, and those of a shared folder."""
+    return next((folder for folder in SHARED if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes long."""
-
-    def rank(item: pytest.Item) -> tuple[int, bool]:
-        folder = item.path.relative_to(TESTS).parts[0]
-        return (LONG.index(folder) if folder in LONG else len(LONG), item.path.stem != LONGEST)
-
-    items.sort(key=rank)
+    scopes = list(dict.fromkeys(scope_of(item.nodeid) for item in items))
+    longest = sorted((scope for scope in scopes if scope in LONGEST), key=LONGEST.index)
+    others = [scope for scope in scopes if scope not in LONGEST]
+    waiting, busy = ([scope for scope in others if scope.startswith(folders)] for folders in (WAITING, BUSY))
+    turns = [scope for pair in zip_longest(waiting, busy) for scope in pair if scope is not None]
+    order = {scope: place for place, scope in enumerate([*longest, *turns])}
+    items.sort(key=lambda item: order.get(scope_of(item.nodeid), len(order)))
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]
-    """Sends the tests of a file, which share what they start, to one process, and those of a shared folder too."""
+    """Sends what stays together to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in SHARED if nodeid.startswith(folder)), nodeid.partition("::")[0])
+        return scope_of(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,12 +16,6 @@ SHARES = 8
 """The gaps are shared out among this many tests, which can run side by side."""
 
 
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes crash here, machines do not, and thousands of files are written."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 class Crash(BaseException):
     """The process ends here; nothing after it runs."""
 

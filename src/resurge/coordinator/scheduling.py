@@ -126,7 +126,10 @@ def _left(recovery: RecoveryState, apart_from: Collection[Partition] = ()) -> di
 def _what_fits(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partition, NodeId]) -> Answer:
     """The planner's choice among the failed query partitions, within what each node has free."""
     if len(recovery.graph.queries) > LARGE_PROBLEM:
-        return _level_by_level(recovery, strategy, copies)
+        answer = _level_by_level(recovery, strategy, copies)
+        if answer.placement or len(recovery.capacity) < strategy.nodes_wanted:
+            return answer
+        # Nobody is waited for: what only fits beside others of its level comes back all the same.
     plan, placement = _planned(recovery, strategy, _failed(recovery), {})
     better = _in_place(recovery, placement, copies)
     return Answer(better if len(better) == len(placement) else placement, tuple(plan.queries))

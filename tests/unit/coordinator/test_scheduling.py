@@ -149,3 +149,19 @@ def test_survivors_of_a_large_cluster_are_not_filled_with_one_level() -> None:
         assert 0.9 < sum(used.values()) <= 1.0 + 1e-9
     up = [p for p, known in recovery.statuses.items() if known.phase is not Phase.DOWN]
     assert all(recovery.graph.upstream[p] <= set(up) for p in up)
+
+
+def test_what_fits_only_beside_others_of_its_level_waits_for_missing_nodes_and_for_no_others(monkeypatch) -> None:
+    """On a large cluster: two of three windows on one node of two would be more of a level than that node should have."""
+    monkeypatch.setattr("resurge.coordinator.scheduling.LARGE_PROBLEM", 0)
+    windows = [Partition("window", KeyGroup(group)) for group in range(3)]
+    count = Partition("count", KeyGroup(0))
+    upstream = {**{p: frozenset[Partition]() for p in windows}, count: frozenset(windows[:1])}
+    graph = Graph(upstream, {str(p): QueryNeed(1, frozenset((p, *upstream[p]))) for p in upstream})
+    costs = {**dict.fromkeys(windows, 0.5), count: 0.1}
+    recovery = replace(everything_down(graph, {N1: 1.0, N2: 1.0}, 0, 0, {}), costs=costs)
+    waiting = schedule(schedule(recovery, STRATEGY), STRATEGY)
+    assert len(waiting.of_phase(Phase.DOWN)) == 1
+    alone = replace(STRATEGY, nodes_wanted=2)
+    planned = schedule(schedule(recovery, alone), alone)
+    assert not planned.of_phase(Phase.DOWN) and min(planned.free().values()) >= 0

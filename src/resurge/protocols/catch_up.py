@@ -75,7 +75,8 @@ def next_step(
 
     `shadows` are the cursors of the shadows that exist; `among` restricts the step to some partitions.
     """
-    catching = [p for p in lagging(recovery) if among is None or p in among]
+    chosen = None if among is None else frozenset(among)
+    catching = [p for p in lagging(recovery) if chosen is None or p in chosen]
     if not catching:
         return None
     needed = _needed(recovery, coverage, shadows, frozenset(catching))
@@ -169,7 +170,7 @@ def _from_buffers(
 
 def shadows_needed(recovery: RecoveryState, coverage: Coverage, group: Collection[Partition]) -> Mapping[Partition, int]:
     """For each partition that must be replayed as a shadow for a group, the last epoch for which; shadows need shadows above them."""
-    return _needed(recovery, coverage, {}, group).until
+    return _needed(recovery, coverage, {}, frozenset(group)).until
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class _Needed:
 
 
 def _needed(
-    recovery: RecoveryState, coverage: Coverage, shadows: Mapping[Partition, int], group: Collection[Partition]
+    recovery: RecoveryState, coverage: Coverage, shadows: Mapping[Partition, int], group: frozenset[Partition]
 ) -> _Needed:
     """What must be replayed for a group, from the lowest up: where a shadow begins says what it needs from those above it.
 

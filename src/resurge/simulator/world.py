@@ -221,11 +221,12 @@ class World:
         }
         self._check_leaving(job, states)
         parts: list[tuple[str, int]] = []
+        buffered = self._buffered(job)
         for epoch in job.epochs:
             takers = [task for task in job.tasks if task.takes(epoch)]
             providers = _providers(takers)
             for task in takers:
-                self._take(task, epoch, providers, job, states[task.partition, task.replica.role])
+                self._take(task, epoch, (providers, buffered), states[task.partition, task.replica.role])
                 if not task.replica.is_shadow and epoch > task.published:
                     parts += [(query, epoch) for query in self.workload.queries_shown_by.get(task.partition, ())]
         copies = {(partition, state.node): state for (partition, role), state in states.items() if role is Role.COPY}
@@ -267,22 +268,29 @@ class World:
             raise SimulationError(f"{what} has state of epoch {state.cursor}; the driver believes epoch {replica.cursor}")
         return state
 
-    def _take(self, task: Task, epoch: int, providers: Mapping[Partition, int], job: Job, state: State) -> None:
+    def _take(
+        self, task: Task, epoch: int, senders: tuple[Mapping[Partition, int], Mapping[Pair, set[int]]], state: State
+    ) -> None:
+        """Take an epoch, if its input comes once from each partition upstream: from a task of the job, or from a buffer."""
+        providers, buffered = senders
         what = f"the {task.replica.role.value} of {task.partition}"
         if epoch != state.cursor + 1:
             raise SimulationError(f"{what} took epoch {epoch} after epoch {state.cursor}; expected epoch {state.cursor + 1}")
         for above in self.workload.graph.upstream[task.partition]:
-            copies = providers.get(above, 0)
-            if epoch in job.replays.get((above, task.partition), ()):
-                copies += self._buffered(above, task.partition, epoch, job.nodes)
+            copies = providers.get(above, 0) + (epoch in buffered.get((above, task.partition), ()))
             if copies != 1:
                 raise SimulationError(f"{what} got the input of epoch {epoch} from {above} {copies} times; expected once")
         state.taken.append(epoch)
 
-    def _buffered(self, above: Partition, below: Partition, epoch: int, nodes: Iterable[NodeId]) -> int:
+    def _buffered(self, job: Job) -> dict[Pair, set[int]]:
+        """The epochs that a job replays and that buffers of its nodes have."""
         # After a roll-back a partition has produced an epoch twice; the driver sends one of them.
-        held = (buffers for node in nodes for buffers in self.buffers.get(node, {}).values())
-        return int(any(epoch in buffers.get((above, below), ()) for buffers in held))
+        found: dict[Pair, set[int]] = {}
+        for node in job.nodes if job.replays else ():
+            for buffers in self.buffers.get(node, {}).values():
+                for pair in buffers.keys() & job.replays.keys():
+                    found.setdefault(pair, set()).update(epoch for epoch in job.replays[pair] if epoch in buffers[pair])
+        return found
 
     def _kept(self, job: Job) -> dict[NodeId, dict[Pair, frozenset[int]]]:
         """What is buffered where: the epochs that each primary takes, for those below it that are not live."""

@@ -27,6 +27,8 @@ FIRST_LOAD, LAST_LOAD, STEADY_LOAD = TOO_FULL / 2, TOO_FULL, 0.1
 """Mean utilisation of the nodes of operators 1 to 3 at the beginning and at the end, and of those of operator 4, which reads a
 sample. The paper does not say these. The input doubles, until the mean node is as full as it may be: beyond that, key groups
 as large as a third of a node do not fit on twenty nodes, and no copy helps where nothing fits."""
+SWINGING_FULL = 0.7
+"""In the job whose load swings, what else nodes 0 and 2 do fills them already, as in the paper: no copy on node 0 helps."""
 STATE_BYTES_PER_LOAD = 400_000_000
 SHIPPED_BYTES_PER_S = 50_000_000.0
 REPLAY_S = 0.1
@@ -59,13 +61,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Job:
-    """The load of every key group at every time, where each begins, what else nodes have to do, and how long loads are watched."""
+    """The load of every key group at every time, where each begins, what else nodes have to do, and how long loads are watched.
+
+    A node is too full beyond `full`.
+    """
 
     key_groups: int
     loads: dict[str, list[float]]
     homes: dict[str, int]
     other_loads: Sequence[float]
     watched: int
+    full: float = TOO_FULL
 
 
 def sweep(seeds: int) -> Iterator[Result]:
@@ -92,7 +98,7 @@ def swinging_job() -> Job:
         for operator in (1, 2)
         for group in range(10)
     }
-    return Job(10, loads, {name: int(name[0]) for name in loads}, (0.7, 0.0, 0.7), 10)
+    return Job(10, loads, {name: int(name[0]) for name in loads}, (0.7, 0.0, 0.7), 10, SWINGING_FULL)
 
 
 def growing_job(key_groups: int, rng: random.Random) -> Job:
@@ -131,8 +137,10 @@ def _level(is_growing: bool, minute: int) -> float:
 class Cluster:
     """Where key groups and their copies are (-1 where there is none), and what nodes have to do at a time."""
 
-    def __init__(self, homes: dict[str, int], copies: dict[str, int], other_loads: Sequence[float]) -> None:
-        self.homes, self.copies, self.other_loads = dict(homes), copies, other_loads
+    def __init__(
+        self, homes: dict[str, int], copies: dict[str, int], other_loads: Sequence[float], full: float = TOO_FULL
+    ) -> None:
+        self.homes, self.copies, self.other_loads, self.full = dict(homes), copies, other_loads, full
         self.loads: dict[str, float] = {}
         self.used: list[float] = []
 
@@ -144,7 +152,7 @@ class Cluster:
 
     def too_full(self) -> list[int]:
         """The nodes that have too much to do."""
-        return [node for node, used in enumerate(self.used) if used > TOO_FULL]
+        return [node for node, used in enumerate(self.used) if used > self.full]
 
     def by_load(self) -> list[int]:
         """All nodes, the fullest first."""
@@ -152,7 +160,7 @@ class Cluster:
 
     def fullest(self) -> list[int]:
         """The nodes that have too much to do, the fullest first."""
-        return [node for node in self.by_load() if self.used[node] > TOO_FULL]
+        return [node for node in self.by_load() if self.used[node] > self.full]
 
     def of(self, node: int) -> list[str]:
         """The key groups of a node, those with the most load first."""
@@ -160,7 +168,7 @@ class Cluster:
 
     def takes(self, node: int, group: str) -> bool:
         """Whether a node has room for a key group of another one."""
-        return node != self.homes[group] and self.used[node] + self.loads[group] <= TOO_FULL
+        return node != self.homes[group] and self.used[node] + self.loads[group] <= self.full
 
     def move(self, group: str, target: int) -> None:
         """A key group goes to another node."""
@@ -175,7 +183,7 @@ class Cluster:
 
 def run(job: Job, algorithm: str, seed: int) -> Result:
     """Place copies by what was watched, then let load change."""
-    cluster = Cluster(job.homes, placed(job, algorithm), job.other_loads)
+    cluster = Cluster(job.homes, placed(job, algorithm), job.other_loads, job.full)
     moves = assisted = usable = looked_at = 0
     latency_s = direct_s = 0.0
     for at in range(job.watched, len(next(iter(job.loads.values())))):

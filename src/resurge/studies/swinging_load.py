@@ -29,7 +29,7 @@ from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import cluster_runner
-from resurge.studies.checkpoint_placement import Cluster, next_move
+from resurge.studies.checkpoint_placement import SWINGING_FULL, Cluster, next_move
 from resurge.telemetry.log import TelemetryLog
 
 COMPARED = ("even", "correlated")
@@ -188,7 +188,7 @@ class _Swing:
         at = {node: index for index, node in enumerate(nodes)}
         homes = {str(p): at[known.node] for p, known in state.recovery.statuses.items() if known.node in at}
         copies = dict.fromkeys(homes, -1) | {str(p): at[node] for p, node in sorted(state.copies) if node in at}
-        cluster = Cluster(homes, copies, OTHER_LOADS)
+        cluster = Cluster(homes, copies, OTHER_LOADS, SWINGING_FULL)
         # Rows come at one rate; what else the machine does makes them take more or less.
         unit = _total(engine) / TOTAL_LOAD
         cluster.turn_to({str(p): state.recovery.costs.get(p, 0.0) / unit for p in state.recovery.statuses})

@@ -87,7 +87,7 @@ def answered(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partit
     if strategy.overfills_at_last and len(recovery.capacity) >= strategy.nodes_wanted:
         # Every node is there again and no other is expected: what was measured to be too much ran on these nodes before.
         # Nothing is left out, so nothing is chosen; the largest find a node first.
-        placement = spread(recovery, waiting, _left(recovery, frozenset(waiting)), copies=copies, overfills=True)
+        placement = spread(recovery, waiting, _left(recovery, frozenset(waiting)), copies=copies, filling=OVERFILLED)
         return Answer(placement, tuple(recovery.graph.queries))
     return _what_fits(recovery, strategy, copies)
 
@@ -110,7 +110,7 @@ def is_same_question(now: RecoveryState, before: RecoveryState | None) -> bool:
 
 def _everything(recovery: RecoveryState, copies: Mapping[Partition, NodeId]) -> Answer:
     """All failed partitions, also where there is no room for them."""
-    placement = spread(recovery, recovery.of_phase(Phase.DOWN), _left(recovery), copies=copies, overfills=True)
+    placement = spread(recovery, recovery.of_phase(Phase.DOWN), _left(recovery), copies=copies, filling=OVERFILLED)
     return Answer(placement, tuple(recovery.graph.queries))
 
 
@@ -219,7 +219,18 @@ def _in_place(
     if min(left.values(), default=0.0) < -TOLERANCE:
         return {}
     others = [partition for partition in placement if partition not in found]
-    return found | spread(recovery, others, left, {**placed, **found}, copies=copies, limits=limits)
+    return found | spread(recovery, others, left, {**placed, **found}, copies=copies, filling=Filling(limits=limits))
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How full nodes may become: beyond what they have left, if need be; or with so much of their capacity by each level."""
+
+    overfills: bool = False
+    limits: Mapping[int, float] | None = None
+
+
+WITHIN_CAPACITY, OVERFILLED = Filling(), Filling(overfills=True)
 
 
 def spread(
@@ -229,14 +240,12 @@ def spread(
     placed: Mapping[Partition, NodeId] | None = None,
     *,
     copies: Mapping[Partition, NodeId] = MappingProxyType({}),
-    limits: Mapping[int, float] | None = None,
-    overfills: bool = False,
+    filling: Filling = WITHIN_CAPACITY,
 ) -> dict[Partition, NodeId]:
     """Each partition, the largest first, where there is room and its level has least to do; equal ones go round.
 
     An epoch goes down level by level, each as long as its busiest node, so a node that is full of one level makes all others
     wait. What finds no room is left out, or goes where most is left. What has state or a copy on a node stays there if it fits.
-    `limits` says how much of a node's capacity each level may fill.
     """
     nodes = sorted(left)
     if not nodes:
@@ -253,16 +262,16 @@ def spread(
     for partition in sorted(partitions, key=lambda p: (p not in copies, -recovery.costs.get(p, 0.0), p.operator, p.key_group)):
         cost, level = recovery.costs.get(partition, 0.0), recovery.graph.levels[partition]
         mine, fits = busy[level], room >= cost - TOLERANCE
-        if limits is not None:
+        if filling.limits is not None:
             # One that is larger than the limit has a node's level for itself.
-            fits &= (mine + cost <= limits[level] * whole + TOLERANCE) | (mine <= TOLERANCE)
+            fits &= (mine + cost <= filling.limits[level] * whole + TOLERANCE) | (mine <= TOLERANCE)
         mine_at = number.get(recovery.statuses[partition].node or copies.get(partition, NodeId("")))
-        if mine_at is not None and (fits[mine_at] or (overfills and room[mine_at] >= room.max() - TOLERANCE)):
+        if mine_at is not None and (fits[mine_at] or (filling.overfills and room[mine_at] >= room.max() - TOLERANCE)):
             chosen = mine_at
         elif fits.any():
             least = mine[fits].min()
             chosen = int(np.where(fits & (mine <= least + TOLERANCE), room, -np.inf).argmax())
-        elif overfills:
+        elif filling.overfills:
             chosen = int(room.argmax())
         else:
             continue

@@ -2,7 +2,16 @@
 
 from dataclasses import replace
 
-from resurge.coordinator.scheduling import Strategy, after_loss, everything_down, level_limits, moved, schedule, spread
+from resurge.coordinator.scheduling import (
+    OVERFILLED,
+    Strategy,
+    after_loss,
+    everything_down,
+    level_limits,
+    moved,
+    schedule,
+    spread,
+)
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.protocols import recovery as transitions
 from resurge.protocols.recovery import Graph, Phase, QueryNeed, RecoveryState
@@ -89,7 +98,7 @@ def test_what_finds_no_room_is_left_out_or_overfills() -> None:
     recovery = everything_down(Graph(dict.fromkeys(three, frozenset()), {}), {N1: 1.0, N2: 1.0}, 0, 0, {})
     recovery = replace(recovery, costs=dict.fromkeys(three, 0.6))
     assert len(spread(recovery, three, recovery.capacity)) == 2
-    assert len(spread(recovery, three, recovery.capacity, overfills=True)) == 3
+    assert len(spread(recovery, three, recovery.capacity, filling=OVERFILLED)) == 3
 
 
 def test_with_every_node_back_nothing_waits_for_room() -> None:

@@ -1,6 +1,7 @@
 """Cost must follow change, not size: the same changes against a small and a large state, and with and without checkpoints."""
 
 import contextlib
+import math
 import shutil
 import statistics
 import tempfile
@@ -37,7 +38,7 @@ SPLITS = 2
 
 @dataclass(frozen=True)
 class KeySource(Source):
-    """First every key once, in large epochs; then some pseudo-random keys per epoch."""
+    """First every key once, in large epochs; then so many different pseudo-random keys per epoch."""
 
     keys: int
     changed: int
@@ -82,7 +83,11 @@ class KeyReader(SourceReader):
             first = epoch * KEYS_PER_LOADING_EPOCH
             keys = np.arange(first, min(first + KEYS_PER_LOADING_EPOCH, self.keys))[share::SPLITS]
         else:
-            keys = np.random.default_rng([epoch, share]).integers(0, self.keys, self.changed // SPLITS)
+            # Different ones: drawn with repetition, fewer keys would change in a small state than in a large one.
+            first, step = (int(number) for number in np.random.default_rng(epoch).integers(self.keys, size=2))
+            while math.gcd(step, self.keys) > 1:
+                step += 1
+            keys = (first + step * np.arange(share, self.changed, SPLITS)) % self.keys
         return pl.DataFrame({"key": keys}), pl.DataFrame(schema={"location": pl.String, "row": pl.String, "error": pl.String})
 
 

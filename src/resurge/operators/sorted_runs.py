@@ -14,7 +14,8 @@ from resurge.operators.hashing import Hashes, hash_rows, key_group_ends, routed_
 DELETED = "__deleted"
 INDEXED_ROWS = 1 << 18
 """A run of fewer rows is searched without an index: it stays in the processor's cache."""
-ROWS_PER_RANGE = 2
+MOST_STEPS = 32
+"""Ranges of at most so many rows are searched row by row: most have one or two."""
 FILTERED_ROWS = 1 << 13
 """A run of fewer rows is searched at once."""
 SLOTS_PER_ROW = 8
@@ -84,26 +85,46 @@ class HashIndex:
     def _ranges(self) -> tuple[np.uint64, npt.NDArray[np.int32], int]:
         """By how many bits a hash is shifted to its range, where each range begins, and how many rows the longest has."""
         span = int(self.hashes[-1]) - int(self.hashes[0])
-        shift = (span // (self.hashes.size // ROWS_PER_RANGE)).bit_length()
+        shift = (span // self.hashes.size).bit_length()
         # Counting is quicker than to search for each of the ranges.
         counts = np.bincount(((self.hashes - self.hashes[0]) >> np.uint64(shift)).view(np.int64))
         starts = np.cumsum(counts) - counts
         return np.uint64(shift), starts.astype(np.int32), int(counts.max())
 
-    def first_places(self, hashes: Hashes) -> npt.NDArray[np.int64]:
-        """For each hash the first place among the ordered ones whose hash is not smaller."""
+    def find(self, hashes: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Which of some hashes are among the ordered ones, and the first place where each of these stands."""
         if self.hashes.size < INDEXED_ROWS:
-            return np.searchsorted(self.hashes, hashes)
-        shift, starts, longest = self._ranges
-        first, last = self.hashes[0], self.hashes[-1]
-        ranges = (np.clip(hashes, first, last) - first) >> shift
-        places: npt.NDArray[np.int64] = starts.take(ranges.view(np.int64), mode="clip").astype(np.int64)
+            places = np.searchsorted(self.hashes, hashes)
+            # Behind the last row stands no equal hash.
+            found = self.hashes.take(places, mode="clip")
+        else:
+            shift, starts, longest = self._ranges
+            # A hash below the first wraps around to beyond the last, whose range has no equal one.
+            places = starts.take(((hashes - self.hashes[0]) >> shift).view(np.int64), mode="clip").astype(np.int64)
+            found = self._step_by_step(hashes, places) if longest <= MOST_STEPS else self._halving(hashes, places, longest)
+        hits = np.flatnonzero(found == hashes)
+        return hits, places[hits]
+
+    def _step_by_step(self, hashes: Hashes, places: npt.NDArray[np.int64]) -> Hashes:
+        """Move places on to the first hash that is not smaller, and what stands there; few have to go more than a step."""
+        found = self.hashes.take(places)
+        waiting = np.flatnonzero(found < hashes)
+        while waiting.size:
+            place = places[waiting] + 1
+            inside = place < self.hashes.size
+            waiting, place = waiting[inside], place[inside]
+            here = self.hashes.take(place)
+            places[waiting], found[waiting] = place, here
+            waiting = waiting[here < hashes[waiting]]
+        return found
+
+    def _halving(self, hashes: Hashes, places: npt.NDArray[np.int64], longest: int) -> Hashes:
+        """The same for ranges of many rows."""
         step = 1 << longest.bit_length()
         while step := step >> 1:
             # All before a place are smaller; what lies behind the hash's own range is not, and is never stepped over.
             places += (self.hashes.take(places + (step - 1), mode="clip") < hashes) * step
-        np.minimum(places, self.hashes.size, out=places)
-        return places
+        return self.hashes.take(places, mode="clip")
 
     @cached_property
     def _slots(self) -> tuple[np.uint64, npt.NDArray[np.bool_]]:
@@ -237,20 +258,18 @@ def places_in(
     key: tuple[str, ...],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Which of some wanted rows, whose hashes are given, have their key in a run, and where it stands there."""
-    where = run.index.first_places(hashes)
-    # Behind the last row stands no equal hash.
-    trying = np.flatnonzero(run.hashes.take(where, mode="clip") == hashes)
+    trying, where = run.index.find(hashes)
     hits, places = [trying[:0]], [where[:0]]
     while trying.size:
-        place = where[trying]
-        same = same_keys(run.rows, place, wanted, rows[trying], key)
+        same = same_keys(run.rows, where, wanted, rows[trying], key)
         hits.append(trying[same])
-        places.append(place[same])
+        places.append(where[same])
         # Another key of the same hash: neighbours of equal hash are tried one after another.
-        trying = trying[~same]
-        where[trying] += 1
-        trying = trying[where[trying] < run.hashes.size]
-        trying = trying[run.hashes[where[trying]] == hashes[trying]]
+        trying, where = trying[~same], where[~same] + 1
+        inside = where < run.hashes.size
+        trying, where = trying[inside], where[inside]
+        equal = run.hashes[where] == hashes[trying]
+        trying, where = trying[equal], where[equal]
     return np.concatenate(hits), np.concatenate(places)
 
 

@@ -26,14 +26,17 @@ def asked_of(ordered):
     return np.concatenate([near, RNG.integers(0, LAST, MANY, dtype=np.uint64), np.array([0, LAST], dtype=np.uint64)])
 
 
+@pytest.mark.parametrize("indexed_rows", [1, MANY + 2])
 @pytest.mark.parametrize("name", HASHES)
-def test_every_hash_is_found_where_a_binary_search_finds_it(name, monkeypatch):
-    """Those that are there, their neighbours, and others below, between and above."""
-    monkeypatch.setattr(sorted_runs, "INDEXED_ROWS", 1)
+def test_every_hash_is_found_where_a_binary_search_finds_it(name, indexed_rows, monkeypatch):
+    """Those that are there, their neighbours, and others below, between and above; with an index and without."""
+    monkeypatch.setattr(sorted_runs, "INDEXED_ROWS", indexed_rows)
     ordered = np.sort(HASHES[name])
     asked = asked_of(ordered)
     for index in (HashIndex(ordered), HashIndex(ordered[:5]), HashIndex(ordered[-4:])):
-        assert (index.first_places(asked) == np.searchsorted(index.hashes, asked)).all()
+        rows, places = index.find(asked)
+        assert rows.tolist() == np.flatnonzero(np.isin(asked, index.hashes)).tolist()
+        assert (places == np.searchsorted(index.hashes, asked[rows])).all()
 
 
 @pytest.mark.parametrize("name", HASHES)

@@ -13,19 +13,23 @@ from resurge.benchmarks.workload import Epoch, Workload, steady_rate, window_s
 
 
 def test_checkpoint_overhead_is_found_in_noise():
-    """Two per cent stay two per cent, give or take a half, when epochs vary by a tenth and some take twice as long."""
-    rng = random.Random(1)
+    """Two per cent stay two per cent, give or take a third, when epochs vary by a tenth and one of a hundred takes ten times as long."""
+    assert [found_with(seed) for seed in range(20)] == pytest.approx([0.0185] * 20, abs=0.006)
+
+
+def found_with(seed: int) -> float:
+    """What is found in epochs of which checkpoints make the run two per cent longer, the long ones left aside."""
+    rng = random.Random(seed)
 
     def usual() -> float:
-        return 0.1 * rng.uniform(0.95, 1.05) * (2 if rng.random() < 0.005 else 1)
+        return 0.1 * rng.uniform(0.95, 1.05) * (10 if rng.random() < 0.01 else 1)
 
     def between_two_checkpoints() -> list[state.Step]:
         # Four epochs while one is written, of which two wait for it, and one afterwards that does.
         extra_s = [0.08, 0, 0.04, 0, 0, 0.08, *[0.0] * 94]
         return [state.Step(usual() + more_s, at < 4) for at, more_s in enumerate(extra_s)]
 
-    steps = [step for _ in range(6) for step in between_two_checkpoints()]
-    assert state.checkpoint_overhead(steps) == pytest.approx(0.02, abs=0.005)
+    return state.checkpoint_overhead([step for _ in range(9) for step in between_two_checkpoints()])
 
 
 def test_latency_of_a_row_ends_with_the_batch_that_holds_it():

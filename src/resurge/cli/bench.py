@@ -83,8 +83,8 @@ def throughput(
 def state(
     keys: Annotated[int, typer.Option(min=200_000, help="Keys in the large state.")] = 5_000_000,
     changed: Annotated[int, typer.Option(min=1_000, help="Keys changed per epoch.")] = 20_000,
-    epochs: Annotated[int, typer.Option(min=10, help="Measured epochs per setting.")] = 80,
-    checkpoints: Annotated[int, typer.Option(min=1, help="Measured checkpoints, at the default interval.")] = 6,
+    epochs: Annotated[int, typer.Option(min=10, help="Measured epochs per setting.")] = 300,
+    checkpoints: Annotated[int, typer.Option(min=1, help="Measured checkpoints, at the default interval.")] = 9,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:

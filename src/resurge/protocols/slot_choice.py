@@ -76,7 +76,7 @@ def _in_one_slot(load: Load, rows: int, cpu_s: float, state_bytes: int) -> Load:
 
 def _in_all_slots(load: Load, rows: int, cpu_s: float, state_bytes: int) -> Load:
     """Bring epochs together that have been small for long enough."""
-    known = _averaged(load, rows, cpu_s)
+    known = _averaged(load, rows, min(cpu_s, _LONG_EPOCH * MOST_CPU_S))
     # The tasks of all slots take more together than one would; where that is too much, half of the rows are few enough.
     is_small = known.cpu_s < MOST_CPU_S or known.rows < known.spread_rows / 2
     least_epochs = _LEAST_EPOCHS + state_bytes // STATE_BYTES_PER_EPOCH

@@ -42,6 +42,14 @@ def test_one_long_epoch_among_short_ones_changes_nothing() -> None:
     assert load.is_one_slot
 
 
+def test_long_epochs_among_short_ones_do_not_keep_epochs_in_all_slots() -> None:
+    """Every eighth merges state and takes as long as twenty; the others are small."""
+    load = SPREAD
+    for _ in range(10):
+        load = after(after(load, 1, 500, 20 * MOST_CPU_S), 7, 500, MOST_CPU_S / 3)
+    assert load.is_one_slot
+
+
 def test_many_more_rows_are_spread_at_once() -> None:
     """They are no long epoch among others."""
     small = after(Load(), 50, 500, MOST_CPU_S / 5)

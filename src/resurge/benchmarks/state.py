@@ -149,10 +149,10 @@ def checkpoint_overhead(steps: Sequence[Step]) -> float:
     0.002037
     """
     is_near = [any(step.is_writing for step in steps[max(0, at - AFTERWARDS) : at + 1]) for at in range(len(steps))]
-    near, far = [], list[list[float]]()
+    near, far = list[list[float]](), list[list[float]]()
     for of_checkpoint, found in groupby(zip(is_near, steps, strict=True), key=lambda pair: pair[0]):
         (near if of_checkpoint else far).append([step.took_s for _, step in found])
-    extra_s = []
+    extra_s = list[float]()
     for window in near:
         size = min(len(window), max(map(len, far)))
         usual_s = [sum(others[at : at + size]) for others in far for at in range(len(others) - size + 1)]

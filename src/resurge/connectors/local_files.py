@@ -4,9 +4,11 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+Content = bytes | Sequence[bytes | memoryview]
+"""What a file is to have, in one piece or in several: hundreds of megabytes are not copied into one only to be written."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -14,7 +16,7 @@ class NoHardLinksError(OSError):
     """The file system has no hard links, by which a file is created whole and only once."""
 
 
-def create(path: Path, content: bytes, during_write: Callable[[], None] = lambda: None) -> bool:
+def create(path: Path, content: Content, during_write: Callable[[], None] = lambda: None) -> bool:
     """Write a new file; False, and nothing changed, if it exists."""
     if path.exists():
         return False
@@ -35,7 +37,7 @@ def create(path: Path, content: bytes, during_write: Callable[[], None] = lambda
     return True
 
 
-def replace(path: Path, content: bytes, during_write: Callable[[], None] = lambda: None) -> None:
+def replace(path: Path, content: Content, during_write: Callable[[], None] = lambda: None) -> None:
     """Write a file, whether or not it exists."""
     _temporary(path, content, during_write).replace(path)
     fsync_folder(path.parent)
@@ -69,13 +71,18 @@ def fsync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _temporary(path: Path, content: bytes, during_write: Callable[[], None]) -> Path:
+def pieces_of(content: Content) -> Sequence[bytes | memoryview]:
+    """The pieces of what a file is to have, in order."""
+    return [content] if isinstance(content, bytes) else content
+
+
+def _temporary(path: Path, content: Content, during_write: Callable[[], None]) -> Path:
     make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         with temporary.open("xb") as file:
             during_write()
-            file.write(content)
+            file.writelines(pieces_of(content))
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

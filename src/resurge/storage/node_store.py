@@ -7,12 +7,14 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 
+from resurge.connectors.local_files import Content, pieces_of
 from resurge.errors import StorageError
 from resurge.storage.owners import OWNER_FILE, mark_owner, remove_orphans
 from resurge.storage.runs import RunRef, SavedCohort, manifest_of
@@ -41,30 +43,32 @@ class NodeStore:
         self._maps: dict[str, memoryview] = {}
         self._opened: set[Path] = set()
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: Content) -> None:
         """Write a file; a half-written one is never seen under its name."""
         present = self._present()
         for deleted in self._maps.keys() - present.keys():
             # Another process of this node deleted the file; its memory is free once nobody has it mapped.
             self._maps.pop(deleted)
+        pieces = pieces_of(content)
         used_bytes = sum(size for size, is_first in present.values() if is_first)
-        if self.limit_bytes is None or used_bytes + len(content) <= self.limit_bytes:
+        if self.limit_bytes is None or used_bytes + sum(map(len, pieces)) <= self.limit_bytes:
             try:
-                return self._write(self.folder, name, content)
+                return self._write(self.folder, name, pieces)
             except OSError as error:
                 if error.errno not in _NO_ROOM or self.folder == self.overflow:
                     raise _refused(self.folder / name, error) from error
         try:
-            return self._write(self.overflow, name, content)
+            return self._write(self.overflow, name, pieces)
         except OSError as error:
             raise _refused(self.overflow / name, error) from error
 
-    def _write(self, folder: Path, name: str, content: bytes) -> None:
+    def _write(self, folder: Path, name: str, pieces: Sequence[bytes | memoryview]) -> None:
         if folder not in self._opened or not folder.exists():
             self._open(folder)
         temporary = folder / f".{name}.tmp"
         try:
-            temporary.write_bytes(content)
+            with temporary.open("wb") as file:
+                file.writelines(pieces)
             temporary.rename(folder / name)
         except OSError:
             temporary.unlink(missing_ok=True)

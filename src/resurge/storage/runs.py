@@ -150,10 +150,10 @@ class SegmentWriter:
         self.size += len(content) + padding
         return reference.encode()
 
-    def finish(self, manifest: bytes) -> bytes:
-        """The file: runs, manifest, and a footer that says where the manifest begins."""
+    def finish(self, manifest: bytes) -> list[bytes | memoryview]:
+        """The file, in pieces: runs, manifest, and a footer that says where the manifest begins."""
         footer = self.size.to_bytes(8, "little") + zlib.crc32(manifest).to_bytes(8, "little")
-        return b"".join([*self.pieces, manifest, footer])
+        return [*self.pieces, manifest, footer]
 
 
 def _block_ends(ends: npt.NDArray[np.int64], size_bytes: int) -> list[tuple[int, int]]:

@@ -73,7 +73,7 @@ def shipped(program: Program, store: NodeStore, wanted: Wanted) -> bytes:
     saved = [save_change(_unplaced_change(change), writer)[1] for change in changes or ()]
     since = None if changes is None else wanted.since
     content = Shipment(wanted.operator, wanted.key_groups, wanted.cursor, since, tables, saved)
-    return writer.finish(msgspec.msgpack.encode(content))
+    return b"".join(writer.finish(msgspec.msgpack.encode(content)))
 
 
 def installed(program: Program, state: State, at: int, content: bytes) -> State:

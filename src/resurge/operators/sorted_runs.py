@@ -135,14 +135,14 @@ class HashIndex:
         slots[((self.hashes - self.hashes[0]) >> shift).view(np.int64)] = True
         return shift, slots
 
-    def candidates(self, hashes: Hashes) -> npt.NDArray[np.int64]:
-        """The places of those hashes that may be among the ordered ones: all that are, and few others."""
+    def may_have(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Which hashes may be among the ordered ones: all that are, and few others."""
         if self.hashes.size < FILTERED_ROWS:
-            return np.arange(hashes.size)
+            return np.ones(hashes.size, dtype=np.bool_)
         shift, slots = self._slots
         # A hash below the first wraps around to beyond the last.
         slot = np.minimum((hashes - self.hashes[0]) >> shift, np.uint64(slots.size - 1))
-        return np.flatnonzero(slots.take(slot.view(np.int64), mode="clip"))
+        return slots.take(slot.view(np.int64), mode="clip")
 
 
 _NO_INDEX = HashIndex(np.empty(0, dtype=np.uint64))

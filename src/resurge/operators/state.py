@@ -141,21 +141,17 @@ class KeyedTable:
             return []
         wanted = columns_of(keys, self.spec.key)
         hashes = self.spec.hashes(wanted, routing)
-        open_rows = np.argsort(hashes, kind="stable")
-        hashes = hashes[open_rows]
+        rows = np.argsort(hashes, kind="stable")
+        hashes = hashes[rows]
+        is_open = np.ones(rows.size, dtype=np.bool_)
         found = []
         for run in reversed(self.runs):
             # Newer runs are small against the state: they lack most keys. The oldest has most of what is left.
-            asked = run.index.candidates(hashes) if run is not self.runs[0] else np.arange(hashes.size)
-            hits, places = places_in(run, hashes[asked], wanted, open_rows[asked], self.spec.key)
-            hits = asked[hits]
+            asked = np.flatnonzero(is_open & run.index.may_have(hashes) if run is not self.runs[0] else is_open)
+            hits, places = places_in(run, hashes[asked], wanted, rows[asked], self.spec.key)
             if hits.size:
-                found.append(self._alive(Hits(run, open_rows[hits], places), keys))
-            if hits.size == open_rows.size:
-                break
-            is_open = np.ones(open_rows.size, dtype=np.bool_)
-            is_open[hits] = False
-            open_rows, hashes = open_rows[is_open], hashes[is_open]
+                is_open[asked[hits]] = False
+                found.append(self._alive(Hits(run, rows[asked[hits]], places), keys))
         return found
 
     def _alive(self, hits: Hits, keys: pl.DataFrame) -> Hits:

@@ -80,7 +80,7 @@ MEASUREMENTS = (
     Measurement("migration", "study migration --rows 200000,2000000", 5, option="--result"),
     Measurement("checkpoint-placement", "study checkpoint-placement --real", 6, option="--result"),
     Measurement("elastic", "bench elastic", 3),
-    Measurement("throughput", "bench throughput --posts 2000000", 8),
+    Measurement("throughput", "bench throughput", 13),
     Measurement("latency", "bench latency --seconds 20", 9),
     Measurement("correlated-failure", f"{FAILURE} --arrive-to 30", 16, option="--result"),
     Measurement("chaos-kill", "chaos --seeds 20 --faults kill", 8, "chaos"),

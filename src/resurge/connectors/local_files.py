@@ -2,10 +2,12 @@
 
 import contextlib
 import errno
+import filecmp
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 Content = bytes | Sequence[bytes | memoryview]
 """What a file is to have, in one piece or in several: hundreds of megabytes are not copied into one only to be written."""
@@ -20,26 +22,28 @@ def create(path: Path, content: Content, during_write: Callable[[], None] = lamb
     """Write a new file; False, and nothing changed, if it exists."""
     if path.exists():
         return False
-    temporary = _temporary(path, content, during_write)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        # A network file system may have repeated a request that had succeeded: then the file is ours.
-        if not os.path.samestat(temporary.stat(), path.stat()):
-            return False
-    except OSError as error:
-        if error.errno in _NO_LINKS:
-            raise NoHardLinksError(error.errno, f"the file system of {path.parent} has no hard links") from error
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
-    fsync_folder(path.parent)
-    return True
+    with _temporary(path, during_write) as (temporary, file):
+        file.writelines(pieces_of(content))
+        _sync(file)
+        return _linked(temporary, path)
+
+
+@contextlib.contextmanager
+def creating(path: Path, during_write: Callable[[], None] = lambda: None) -> Iterator[Callable[[bytes | memoryview], object]]:
+    """A new file that is written piece by piece and is there once it is whole; one with the same content may be there."""
+    with _temporary(path, during_write) as (temporary, file):
+        yield file.write
+        _sync(file)
+        if not _linked(temporary, path) and not filecmp.cmp(temporary, path, shallow=False):
+            raise FileExistsError(errno.EEXIST, "it is there with other content", str(path))
 
 
 def replace(path: Path, content: Content, during_write: Callable[[], None] = lambda: None) -> None:
     """Write a file, whether or not it exists."""
-    _temporary(path, content, during_write).replace(path)
+    with _temporary(path, during_write) as (temporary, file):
+        file.writelines(pieces_of(content))
+        _sync(file)
+        temporary.replace(path)
     fsync_folder(path.parent)
 
 
@@ -76,16 +80,35 @@ def pieces_of(content: Content) -> Sequence[bytes | memoryview]:
     return [content] if isinstance(content, bytes) else content
 
 
-def _temporary(path: Path, content: Content, during_write: Callable[[], None]) -> Path:
+@contextlib.contextmanager
+def _temporary(path: Path, during_write: Callable[[], None]) -> Iterator[tuple[Path, BinaryIO]]:
+    """A file beside the one that is to be, which is not left behind."""
     make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         with temporary.open("xb") as file:
             during_write()
-            file.writelines(pieces_of(content))
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
+            yield temporary, file
+    finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _linked(temporary: Path, path: Path) -> bool:
+    """Give a file that is whole its name; False if another file has it."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # A network file system may have repeated a request that had succeeded: then the file is ours.
+        if not os.path.samestat(temporary.stat(), path.stat()):
+            return False
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise NoHardLinksError(error.errno, f"the file system of {path.parent} has no hard links") from error
         raise
-    return temporary
+    fsync_folder(path.parent)
+    return True

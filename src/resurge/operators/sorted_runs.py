@@ -142,7 +142,8 @@ class HashIndex:
         shift, slots = self._slots
         # A hash below the first wraps around to beyond the last.
         slot = np.minimum((hashes - self.hashes[0]) >> shift, np.uint64(slots.size - 1))
-        return slots.take(slot.view(np.int64), mode="clip")
+        found: npt.NDArray[np.bool_] = slots.take(slot.view(np.int64), mode="clip")
+        return found
 
 
 _NO_INDEX = HashIndex(np.empty(0, dtype=np.uint64))

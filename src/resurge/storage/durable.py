@@ -1,9 +1,10 @@
 """The durable store: any fsspec URL. Files are written once; creating one that exists fails."""
 
 import contextlib
+import errno
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,21 @@ class DurableStore:
         created = self.create_once(name, content) or self._is_there(name, content)
         self.faults.after_write(name)
         return created
+
+    @contextlib.contextmanager
+    def creating(self, name: str) -> Iterator[Callable[[bytes | memoryview], object]]:
+        """Write a new file piece by piece; it is there once it is whole."""
+        self.faults.before_write(name)
+        with self._explained("write", name):
+            if self.is_local:
+                with local_files.creating(Path(self.path(name)), lambda: self.faults.during_write(name)) as write:
+                    yield write
+            else:
+                pieces = list[bytes | memoryview]()
+                yield pieces.append
+                if not (self.create_once(name, pieces) or self._is_there(name, pieces)):
+                    raise FileExistsError(errno.EEXIST, "it is there with other content")
+        self.faults.after_write(name)
 
     def create_once(self, name: str, content: Content) -> bool:
         """Write a new file; False, and nothing changed, if it exists."""

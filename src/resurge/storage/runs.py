@@ -104,11 +104,15 @@ class EpochChange(NamedTuple):
 
 
 class SegmentWriter:
-    """Collects runs into one file; a run's place is known as soon as it is added."""
+    """Collects runs into one file; a run's place is known as soon as it is added.
 
-    def __init__(self, name: str) -> None:
+    A file that is written piece by piece takes each as soon as it is made, so that no copy of the state stays in memory.
+    """
+
+    def __init__(self, name: str, write: Callable[[bytes | memoryview], object] | None = None) -> None:
         self.name = name
         self.pieces: list[bytes | memoryview] = []
+        self._write = write or self.pieces.append
         self.size = 0
         self._added: dict[int, tuple[Run, str]] = {}
         self._saved: dict[RunRef, tuple[str, ...]] = {}
@@ -146,7 +150,8 @@ class SegmentWriter:
     def _add_content(self, content: bytes | memoryview, checksum: int, groups: tuple[int, int]) -> str:
         reference = RunRef(self.name, self.size, len(content), checksum, *groups)
         padding = -len(content) % 64
-        self.pieces += [content, bytes(padding)]
+        self._write(content)
+        self._write(bytes(padding))
         self.size += len(content) + padding
         return reference.encode()
 

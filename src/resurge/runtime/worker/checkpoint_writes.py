@@ -131,10 +131,13 @@ def _made(folder: Path, path: Path) -> Written:
     """Write the runs that the durable store lacks."""
     taken = msgspec.json.decode(path.read_bytes(), type=Taken)
     # A store of its own: the other one's mappings are used by tasks at the same time.
-    store, writer = NodeStore(folder), SegmentWriter(taken.segment)
-    durable = DurableStore(taken.url)
+    store, durable = NodeStore(folder), DurableStore(taken.url)
     known = leaving_wasteful(taken.cohorts, durable.size_bytes)
-    cohorts = [write_durably(cohort, store.run, writer, taken.key_groups) for cohort in known]
-    if writer.size and not durable.create(taken.segment, writer.finish(b"")):
-        raise StorageError(f"{taken.segment} is in the durable store with other content; expected it not to be there")
+    if all(run.durable for cohort in known for table in cohort.tables.values() for run in table.runs):
+        return Written(known)
+    with durable.creating(taken.segment) as write:
+        writer = SegmentWriter(taken.segment, write)
+        cohorts = [write_durably(cohort, store.run, writer, taken.key_groups) for cohort in known]
+        for piece in writer.finish(b""):
+            write(piece)
     return Written(cohorts)

@@ -66,6 +66,29 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"memory://jobs-{next(fresh)}/job" if request.param == "memory" else str(tmp_path / "store")
 
 
+def write(store: DurableStore, pieces: list[bytes], *, fails: bool = False) -> None:
+    with store.creating("checkpoints/segment") as add:
+        for piece in pieces:
+            add(memoryview(piece))
+        if fails:
+            raise RuntimeError("the process that writes it ends")
+
+
+def test_a_file_that_is_written_in_pieces_is_there_once_it_is_whole(url: str) -> None:
+    """Half of it is never seen; written again it may be as it is, and nothing else."""
+    store = DurableStore(url)
+    with pytest.raises(RuntimeError):
+        write(store, [b"ab"], fails=True)
+    assert not store.exists("checkpoints/segment")
+    assert store.names("checkpoints") == []
+    write(store, [b"ab", b"", b"cd"])
+    write(store, [b"a", b"bcd"])
+    with pytest.raises(StorageError, match="it is there with other content"):
+        write(store, [b"abce"])
+    assert store.read("checkpoints/segment") == b"abcd"
+    assert store.names("checkpoints") == ["checkpoints/segment"]
+
+
 def test_a_job_is_kept_and_resumed_in_every_kind_of_store(url: str, tmp_path: Path) -> None:
     """The probe finds the store fit and leaves nothing; killed after two epochs, the job goes on."""
     bench, undisturbed = Bench(tmp_path / "bench"), Bench(tmp_path / "undisturbed")

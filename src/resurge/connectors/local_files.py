@@ -5,12 +5,10 @@ import errno
 import filecmp
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-Content = bytes | Sequence[bytes | memoryview]
-"""What a file is to have, in one piece or in several: hundreds of megabytes are not copied into one only to be written."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -18,12 +16,12 @@ class NoHardLinksError(OSError):
     """The file system has no hard links, by which a file is created whole and only once."""
 
 
-def create(path: Path, content: Content, during_write: Callable[[], None] = lambda: None) -> bool:
+def create(path: Path, content: bytes, during_write: Callable[[], None] = lambda: None) -> bool:
     """Write a new file; False, and nothing changed, if it exists."""
     if path.exists():
         return False
     with _temporary(path, during_write) as (temporary, file):
-        file.writelines(pieces_of(content))
+        file.write(content)
         _sync(file)
         return _linked(temporary, path)
 
@@ -38,10 +36,10 @@ def creating(path: Path, during_write: Callable[[], None] = lambda: None) -> Ite
             raise FileExistsError(errno.EEXIST, "it is there with other content", str(path))
 
 
-def replace(path: Path, content: Content, during_write: Callable[[], None] = lambda: None) -> None:
+def replace(path: Path, content: bytes, during_write: Callable[[], None] = lambda: None) -> None:
     """Write a file, whether or not it exists."""
     with _temporary(path, during_write) as (temporary, file):
-        file.writelines(pieces_of(content))
+        file.write(content)
         _sync(file)
         temporary.replace(path)
     fsync_folder(path.parent)
@@ -73,11 +71,6 @@ def fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def pieces_of(content: Content) -> Sequence[bytes | memoryview]:
-    """The pieces of what a file is to have, in order."""
-    return [content] if isinstance(content, bytes) else content
 
 
 @contextlib.contextmanager

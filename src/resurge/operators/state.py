@@ -152,6 +152,8 @@ class KeyedTable:
             if hits.size:
                 is_open[asked[hits]] = False
                 found.append(self._alive(Hits(run, rows[asked[hits]], places), keys))
+                if not is_open.any():
+                    break
         return found
 
     def _alive(self, hits: Hits, keys: pl.DataFrame) -> Hits:

@@ -12,7 +12,7 @@ from typing import Any
 import fsspec
 
 from resurge.connectors import local_files
-from resurge.connectors.local_files import Content, NoHardLinksError, pieces_of
+from resurge.connectors.local_files import NoHardLinksError
 from resurge.connectors.locations import missing_package, plain_location
 from resurge.errors import StorageError
 from resurge.redaction import redacted
@@ -54,7 +54,7 @@ class DurableStore:
         """What others need to find a file or folder of the store: a local path, or a URL."""
         return self.path(name) if self.is_local else f"{self.url.rstrip('/')}/{name}"
 
-    def create(self, name: str, content: Content) -> bool:
+    def create(self, name: str, content: bytes) -> bool:
         """Write a new file; False, and nothing changed, if one with other content is there."""
         self.faults.before_write(name)
         # A request whose answer was lost is repeated by the file system, and then finds the file that it wrote.
@@ -73,16 +73,17 @@ class DurableStore:
             else:
                 pieces = list[bytes | memoryview]()
                 yield pieces.append
-                if not (self.create_once(name, pieces) or self._is_there(name, pieces)):
+                content = b"".join(pieces)
+                if not (self.create_once(name, content) or self._is_there(name, content)):
                     raise FileExistsError(errno.EEXIST, "it is there with other content")
         self.faults.after_write(name)
 
-    def create_once(self, name: str, content: Content) -> bool:
+    def create_once(self, name: str, content: bytes) -> bool:
         """Write a new file; False, and nothing changed, if it exists."""
         with self._explained("write", name):
             if self.is_local:
                 return local_files.create(Path(self.path(name)), content, lambda: self.faults.during_write(name))
-            return self._create_remote(name, b"".join(pieces_of(content)))
+            return self._create_remote(name, content)
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file, whether or not it exists."""
@@ -155,9 +156,9 @@ class DurableStore:
         self.filesystem.invalidate_cache()
         return list(self.filesystem.ls(self.path(folder), detail=True))
 
-    def _is_there(self, name: str, content: Content) -> bool:
+    def _is_there(self, name: str, content: bytes) -> bool:
         try:
-            return self.read(name) == b"".join(pieces_of(content))
+            return self.read(name) == content
         except FileNotFoundError:
             return False
 

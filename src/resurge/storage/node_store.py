@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 import pyarrow as pa
 
-from resurge.connectors.local_files import Content, pieces_of
 from resurge.errors import StorageError
 from resurge.storage.owners import OWNER_FILE, mark_owner, remove_orphans
 from resurge.storage.runs import RunRef, SavedCohort, manifest_of
@@ -43,13 +42,13 @@ class NodeStore:
         self._maps: dict[str, memoryview] = {}
         self._opened: set[Path] = set()
 
-    def write(self, name: str, content: Content) -> None:
-        """Write a file; a half-written one is never seen under its name."""
+    def write(self, name: str, content: bytes | Sequence[bytes | memoryview]) -> None:
+        """Write a file, given in one piece or in several; a half-written one is never seen under its name."""
         present = self._present()
         for deleted in self._maps.keys() - present.keys():
             # Another process of this node deleted the file; its memory is free once nobody has it mapped.
             self._maps.pop(deleted)
-        pieces = pieces_of(content)
+        pieces = [content] if isinstance(content, bytes) else content
         used_bytes = sum(size for size, is_first in present.values() if is_first)
         if self.limit_bytes is None or used_bytes + sum(map(len, pieces)) <= self.limit_bytes:
             try:

@@ -6,6 +6,8 @@ STAMP := $(VENV)/.ready
 # Tests run side by side. Tests on Spark and with servers often wait, so there are two processes more than cores.
 PARALLEL ?= -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 export SPARK_LOCAL_IP := 127.0.0.1
+# Modules are compiled once and kept, also where the environment says otherwise: tests and clusters start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo test everything all-tests equipment java check lint types imports pure spark-tests service-tests browser-tests docs lock clean help
 
@@ -17,6 +19,7 @@ $(STAMP): requirements.txt pyproject.toml scripts/ensure_java.sh scripts/install
 	@echo "installing pinned dependencies into $(VENV) (a minute or two the first time) ..."
 	@bash scripts/install_pinned.sh $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c "import pyspark.sql, resurge.runtime.driver.engine, resurge.runtime.worker.daemon, resurge.cli.main"
 	@touch $(STAMP)
 
 # Spark needs Java; installed where it may be.

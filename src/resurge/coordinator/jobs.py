@@ -120,11 +120,14 @@ def shipments(state: JobState, moves: Mapping[Partition, NodeId]) -> tuple[Shipm
     return tuple(found)
 
 
-def step_job(state: JobState, attempt: str, step: CatchUp) -> Job:
-    """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not. Others are not disturbed."""
+def step_job(state: JobState, attempt: str, step: CatchUp, readers: Collection[NodeId] = ()) -> Job:
+    """The partitions that catch up and the shadows that feed them; buffers feed what shadows do not.
+
+    Other nodes may help to read the sources; beyond that they are not disturbed.
+    """
     after = _after(state.recovery, step)
     tasks = _step_tasks(state, step, after)
-    nodes = frozenset((*(task.node for task in tasks), *_senders(state.recovery, step)))
+    nodes = frozenset((*(task.node for task in tasks), *_senders(state.recovery, step), *readers))
     return Job(attempt, tuple(step.epochs), tasks, nodes, replays=step.buffered, buffered_for=_buffered_for(state, after))
 
 

@@ -36,7 +36,9 @@ def measured(state: JobState, result: JobResult, seconds: float) -> JobState:
     if not result.cpu_s and not result.reading_cpu_s:
         return state
     newest = {operator: np.frombuffer(column, CPU_S).astype(np.float64) / seconds for operator, column in result.cpu_s.items()}
-    costs = Costs.of(state.costs, state.recovery.graph.upstream).smoothed(newest, WEIGHT_OF_NEWEST)
+    costs = state.costs
+    if newest:
+        costs = Costs.of(costs, state.recovery.graph.upstream).smoothed(newest, WEIGHT_OF_NEWEST)
     reading = result.reading_cpu_s / seconds
     if state.reading_cost:
         reading = (1 - WEIGHT_OF_NEWEST) * state.reading_cost + WEIGHT_OF_NEWEST * reading

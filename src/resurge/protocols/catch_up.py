@@ -84,15 +84,18 @@ def next_step(
     more = more_epochs or {}
     taken = {p: _after(recovery.statuses[p].cursor, recovery.head, more.get(p, most_epochs)) for p in catching}
     replayed = {p: _after(needed.cursors[p], last, most_epochs) for p, last in until.items() if needed.cursors[p] < last}
+    taking = [
+        (partition, above) for partition, above in recovery.graph.upstream.items() if partition in taken or partition in replayed
+    ]
     is_settled = False
     while not is_settled:
         before = (dict(taken), dict(replayed))
-        for partition, upstream in recovery.graph.upstream.items():
+        for partition, upstream in taking:
             for mine in (replayed, taken):
                 if partition in mine:
                     mine[partition] = _fed(recovery, upstream, mine[partition], until, replayed, taken)
-        for below, upstream in recovery.graph.upstream.items():
-            for above in upstream & replayed.keys():
+        for below, upstream in taking:
+            for above in upstream & replayed.keys() if replayed else ():
                 for mine in (replayed, taken):
                     if below in mine:
                         replayed[above] = _not_ahead(replayed[above], mine[below], until[above])
@@ -193,6 +196,8 @@ def _needed(
     until, cursors, kept = dict[Partition, int](), dict[Partition, int](), set[Partition]()
     fed: dict[Partition, list[int]] = {}
     for below in reversed(list(recovery.graph.upstream)):
+        if below not in group and below not in until:
+            continue
         takers: list[tuple[range, bool]] = []
         if below in group:
             takers.append((range(recovery.statuses[below].cursor + 1, recovery.head + 1), True))

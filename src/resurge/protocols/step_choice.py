@@ -10,6 +10,7 @@ from functools import cached_property
 from resurge.model.names import NodeId, Partition
 from resurge.protocols.catch_up import MOST_EPOCHS_PER_STEP, CatchUp, Coverage, lagging, next_step, shadows_needed
 from resurge.protocols.recovery import Phase, RecoveryState
+from resurge.protocols.step_reading import epochs_read, readers
 from resurge.protocols.step_timing import StepTiming
 
 BACKGROUND_INTERVALS = 1.6
@@ -27,6 +28,8 @@ EARLY_SHARE = 0.5
 STEPS_TO_THE_HEAD = 4
 """A background step takes at least one part in so many of the lag. On nodes with live partitions, steps of two epochs do not gain on
 the head where each is for hundreds of partitions; live epochs are late less often if the lag is gone sooner."""
+READING_SHARE = 0.1
+"""Nobody reads the sources for a step longer than this part of an interval, if enough nodes can help: live epochs go on meanwhile."""
 LEAST_EPOCHS_PER_STEP = 2
 """One live epoch may pass between two steps, so that steps of one epoch would never come nearer to the head."""
 
@@ -135,7 +138,7 @@ class StepChoice:
 
         The lowest depth is first: it reads the buffers of the nodes above it.
         """
-        statuses, steps, together = self.recovery.statuses, list[CatchUp](), list[Partition]()
+        statuses, steps, together = self.recovery.statuses, list[CatchUp | None](), list[Partition]()
         busy = {statuses[partition].node for partition in self.in_flight}
         shared = {statuses[partition].node for partition in self.recovery.live}
         highest: dict[NodeId | None, tuple[int, bool]] = {}
@@ -148,25 +151,62 @@ class StepChoice:
             group = [p for p in waiting if highest[statuses[p].node] == level and statuses[p].node not in busy]
             fed = {statuses[partition].node for partition in self._fed_by_shadows(group)}
             together += [partition for partition in group if statuses[partition].node in fed]
-            step = self._background_step([partition for partition in group if statuses[partition].node not in fed], budget_s)
-            # A node sends its buffers only when the step that it works for has ended.
-            if step is not None and not busy & {statuses[above].node for above, _ in step.buffered}:
-                steps.append(step)
+            steps.append(
+                self._step_beside(busy, [partition for partition in group if statuses[partition].node not in fed], budget_s)
+            )
         if together and not any(step.shadows for step in self.under_way):
-            steps += [step for step in [self._background_step(together, budget_s)] if step is not None]
-        return steps[: max(0, MOST_BACKGROUND_JOBS - len(self.under_way))]
+            steps.append(self._background_step(together, budget_s))
+        return [step for step in steps if step is not None][: max(0, MOST_BACKGROUND_JOBS - len(self.under_way))]
+
+    def _step_beside(self, busy: Collection[NodeId | None], group: Collection[Partition], budget_s: float) -> CatchUp | None:
+        """A step for those of a group that need no buffers of busy nodes: these send only when the step that they work for has ended."""
+        step, statuses = self._background_step(group, budget_s), self.recovery.statuses
+        blocked = {below for above, below in step.buffered if statuses[above].node in busy} if step is not None else set()
+        return (
+            self._background_step([partition for partition in group if partition not in blocked], budget_s) if blocked else step
+        )
 
     def _background_step(self, among: Collection[Partition], budget_s: float) -> CatchUp | None:
         step = self._next(MOST_EPOCHS_PER_STEP, among=among)
         if step is None or not step.longest:
             return None
-        more = background_epochs(self.recovery, step, self.timing, budget_s)
+        more = self._epochs_in_background(step, budget_s)
         if step.shadows:
             # Where the shadows end, buffers begin: from there on upstream and downstream partitions advance in separate jobs.
             last, statuses = max(taken[-1] for taken in step.shadows.values()), self.recovery.statuses
             more = {p: min(count, max(LEAST_EPOCHS_PER_STEP, last - statuses[p].cursor)) for p, count in more.items()}
         step = self._next(LEAST_EPOCHS_PER_STEP, more, among)
         return step if step is not None and step.longest else None
+
+    def _epochs_in_background(self, step: CatchUp, budget_s: float) -> dict[Partition, int]:
+        """How many epochs each partition may take in a background job.
+
+        A node without live partitions can spend all of its time on it. On the other nodes the tasks of the next live epoch, which is
+        due after the budget, may have to wait: their steps are short, and are not assumed to be cheaper for taking several epochs.
+        A step that ends before the live epoch begins makes room for the next one.
+        """
+        recovery, timing, live = self.recovery, self.timing, self._live_loads
+        own = loads(recovery, (*step.partitions, *step.shadows))
+        reading_s = self._reading_s(step, own)
+        each_s = {node: max(used * timing.unit_s + reading_s, 1e-9) for node, used in own.items()}
+        room_s = {
+            node: budget_s + timing.latency_slack_s if live.get(node) else BACKGROUND_INTERVALS * timing.interval_s
+            for node in own
+        }
+        factors = {node: max(SHARED_NODE_FACTOR, timing.cost.factor) if live.get(node) else timing.cost.factor for node in own}
+        fitting = {node: room_s[node] / (each_s[node] * factors[node]) for node in own}
+        early_s = budget_s - timing.cost.overhead_s
+        taking_s = {node: each_s[node] * timing.cost.factor for node in own if live.get(node)}
+        early = {node: int(early_s / taken_s) for node, taken_s in taking_s.items() if early_s >= taken_s}
+        usual = {node: max(LEAST_EPOCHS_PER_STEP, int(min(count, MOST_EPOCHS_PER_STEP))) for node, count in fitting.items()}
+        nodes = {partition: recovery.statuses[partition].node for partition in step.partitions}
+        lags = {p: recovery.head - recovery.statuses[p].cursor for p in nodes}
+        least = {p: min(lag // STEPS_TO_THE_HEAD, MOST_EPOCHS_PER_STEP) for p, lag in lags.items()}
+        return {
+            partition: max(least[partition], min(usual.get(node, LEAST_EPOCHS_PER_STEP), early.get(node, MOST_EPOCHS_PER_STEP)))
+            for partition, node in nodes.items()
+            if node is not None
+        }
 
     def _fed_by_shadows(self, group: Collection[Partition]) -> list[Partition]:
         """The partitions of a group whose input is not completely buffered."""
@@ -218,8 +258,31 @@ class StepChoice:
         return self.timing.cost.overhead_s + step.longest * self.epoch_s(step)
 
     def work_s(self, step: CatchUp) -> float:
-        """How long the busiest node of a step would take for one live epoch of the same partitions."""
-        return self.timing.unit_s * max(loads(self.recovery, (*step.partitions, *step.shadows)).values(), default=0.0)
+        """How long the busiest node of a step would take for one live epoch of the same partitions, and for reading its input."""
+        own = loads(self.recovery, (*step.partitions, *step.shadows))
+        return self.timing.unit_s * max(own.values(), default=0.0) + self._reading_s(step, own)
+
+    def readers(self, step: CatchUp) -> frozenset[NodeId]:
+        """The nodes that help a step to read the sources."""
+        return self._readers(step, loads(self.recovery, (*step.partitions, *step.shadows)))
+
+    def _readers(self, step: CatchUp, own: Collection[NodeId]) -> frozenset[NodeId]:
+        total_s = self.timing.reading_s * epochs_read(self.recovery, step)
+        return (
+            readers(self.recovery, own, total_s, READING_SHARE * self.timing.interval_s, self._live_loads)
+            if total_s
+            else frozenset()
+        )
+
+    def _reading_s(self, step: CatchUp, own: Collection[NodeId]) -> float:
+        """How long a step reads for each of its epochs."""
+        capacity = self.recovery.capacity
+        able = sum(capacity.get(node, 0.0) for node in {*own, *self._readers(step, own)})
+        return self.timing.reading_s * epochs_read(self.recovery, step) / max(1, step.longest) / able if able else 0.0
+
+    @cached_property
+    def _live_loads(self) -> dict[NodeId, float]:
+        return loads(self.recovery, self.recovery.live)
 
     def _at_most(self, epochs: int) -> CatchUp | None:
         return self._next(epochs) if epochs else None
@@ -299,34 +362,6 @@ def has_room(timing: StepTiming, epoch_s: float) -> bool:
     """True if separate steps fit between two live epochs, so that these need not take any along."""
     left_s = timing.interval_s - timing.usual_s + timing.latency_slack_s
     return left_s >= timing.cost.overhead_s + LEAST_EPOCHS_PER_STEP * epoch_s
-
-
-def background_epochs(recovery: RecoveryState, step: CatchUp, timing: StepTiming, budget_s: float) -> dict[Partition, int]:
-    """How many epochs each partition may take in a background job.
-
-    A node without live partitions can spend all of its time on it. On the other nodes the tasks of the next live epoch, which is
-    due after the budget, may have to wait: their steps are short, and are not assumed to be cheaper for taking several epochs.
-    A step that ends before the live epoch begins makes room for the next one.
-    """
-    live = loads(recovery, recovery.live)
-    each = loads(recovery, (*step.partitions, *step.shadows))
-    room_s = {
-        node: budget_s + timing.latency_slack_s if live.get(node) else BACKGROUND_INTERVALS * timing.interval_s for node in each
-    }
-    factors = {node: max(SHARED_NODE_FACTOR, timing.cost.factor) if live.get(node) else timing.cost.factor for node in each}
-    fitting = {node: room_s[node] / max(used * timing.unit_s * factors[node], 1e-9) for node, used in each.items()}
-    early_s = budget_s - timing.cost.overhead_s
-    taking_s = {node: max(used * timing.unit_s * timing.cost.factor, 1e-9) for node, used in each.items() if live.get(node)}
-    early = {node: int(early_s / each_s) for node, each_s in taking_s.items() if early_s >= each_s}
-    usual = {node: max(LEAST_EPOCHS_PER_STEP, int(min(count, MOST_EPOCHS_PER_STEP))) for node, count in fitting.items()}
-    nodes = {partition: recovery.statuses[partition].node for partition in step.partitions}
-    lags = {p: recovery.head - recovery.statuses[p].cursor for p in nodes}
-    least = {p: min(lag // STEPS_TO_THE_HEAD, MOST_EPOCHS_PER_STEP) for p, lag in lags.items()}
-    return {
-        partition: max(least[partition], min(usual.get(node, LEAST_EPOCHS_PER_STEP), early.get(node, MOST_EPOCHS_PER_STEP)))
-        for partition, node in nodes.items()
-        if node is not None
-    }
 
 
 def depths(recovery: RecoveryState, group: Collection[Partition]) -> dict[Partition, int]:

@@ -65,7 +65,7 @@ class StepTiming:
     `usual_s` is the duration of epochs now, `normal_s` when every partition was live, `unit_s` how long a fully loaded node works
     for one. `is_concurrent` is False where jobs run one by one, and while background steps are stuck. `taken` counts the epochs
     that steps have taken since the last live epoch, `late_s` is how long after its time the live epoch begins that is due now,
-    `over_s` how much longer than normal the last one took.
+    `over_s` how much longer than normal the last one took. `reading_s` is how long one node would read the input of one epoch.
     """
 
     interval_s: float
@@ -77,6 +77,7 @@ class StepTiming:
     taken: int = 0
     late_s: float = 0.0
     over_s: float = 0.0
+    reading_s: float = 0.0
 
     @property
     def is_late(self) -> bool:

@@ -11,13 +11,16 @@ def result_of(running: Running, journal: Journal, world: World, now_s: float, du
     """The figures of a job that succeeded; `durable` is the checkpoint that is so by now."""
     job, parts, rows_per_s = running.job, running.outcome.parts, world.timing.rows_per_s
     rows = lag = 0
+    span_s = 0.0
     if job.live_epoch is not None and (planned := journal.planned.get(job.live_epoch)):
-        rows = round(planned.span_s * rows_per_s)
+        span_s = planned.span_s
+        rows = round(span_s * rows_per_s)
         lag = round((now_s - planned.end_s) * rows_per_s)
     shown = {query_name(query, world.workload.priorities) for query, epoch in parts if epoch == job.live_epoch}
     return JobResult(
         published_epochs=sorted({epoch for _, epoch in parts}),
         rows_read=rows,
+        reading_cpu_s=world.workload.reading_cost * span_s,
         epoch_rows=rows,
         restore_s=running.restore_s,
         query_rows=dict.fromkeys(sorted(shown), 1),

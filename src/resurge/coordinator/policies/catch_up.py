@@ -21,8 +21,9 @@ def choice(state: JobState) -> StepChoice:
     late_s, over_s = lane.late_s, 0.0
     if lane.turn is Turn.RESTING:
         late_s, over_s = 0.0, max(0.0, lane.ended_s - lane.began_s - max(pace.normal_s, pace.took_s))
+    reading_s = unit_s * state.reading_cost
     timing = StepTiming(
-        settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken, late_s, over_s
+        settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken, late_s, over_s, reading_s
     )
     shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
     under_way = [flight.step for flight in state.background if flight.step is not None]
@@ -52,7 +53,7 @@ def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
         return replace(state, recovery=transitions.advanced(state.recovery, {}))
     if budget_s is not None and asked.runs_in_background:
         soon = asked.final_step_before_epoch(budget_s)
-        state, attempts = launched(state, now_s, asked.background_steps(budget_s))
+        state, attempts = launched(state, now_s, asked, asked.background_steps(budget_s))
         awaited = frozenset(attempt for attempt, step in attempts.items() if step is soon)
         until_s = now_s + budget_s + 2 * asked.timing.latency_slack_s
         return replace(state, lane=replace(state.lane, awaited=awaited, awaited_until_s=until_s))
@@ -61,7 +62,9 @@ def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
         return state
     taken = replace(state.rhythm, taken=state.rhythm.taken + step.longest)
     state, attempt = state.new_attempt()
-    return submitted(replace(state, rhythm=taken), now_s, step_job(state, attempt, step), step, is_foreground=True)
+    return submitted(
+        replace(state, rhythm=taken), now_s, step_job(state, attempt, step, asked.readers(step)), step, is_foreground=True
+    )
 
 
 def launched_beside(state: JobState, now_s: float) -> JobState:
@@ -69,15 +72,15 @@ def launched_beside(state: JobState, now_s: float) -> JobState:
     if not state.is_catching_up:
         return state
     asked = choice(state)
-    return launched(state, now_s, asked.background_steps(0.0))[0] if asked.runs_in_background else state
+    return launched(state, now_s, asked, asked.background_steps(0.0))[0] if asked.runs_in_background else state
 
 
-def launched(state: JobState, now_s: float, steps: list[CatchUp]) -> tuple[JobState, dict[str, CatchUp]]:
+def launched(state: JobState, now_s: float, asked: StepChoice, steps: list[CatchUp]) -> tuple[JobState, dict[str, CatchUp]]:
     """Begin steps in the background."""
     attempts: dict[str, CatchUp] = {}
     for step in steps:
         named, attempt = state.new_attempt()
-        job = step_job(state, attempt, step)
+        job = step_job(state, attempt, step, asked.readers(step))
         if admits(state, job):
             attempts[attempt] = step
             rhythm = replace(state.rhythm, progress=state.rhythm.progress.begun(step, state.recovery))

@@ -298,3 +298,25 @@ def test_what_shadows_feed_is_not_taken_along_with_what_needs_none() -> None:
     alone = StepChoice(returning(30, {B: 29}, {B: N2}), {}, {A: 28}, QUIET).step_with_epoch()
     assert alone is not None
     assert (alone.partitions.keys(), alone.shadows.keys()) == ({B}, {A})
+
+
+def test_others_help_to_read_the_sources_where_that_would_take_long() -> None:
+    """One node would read for ten seconds: nodes without live partitions help first, and all of them if nobody may read for long."""
+    recovery = returning(10, {A: 5}, {A: N4})
+    step = StepChoice(recovery, ALL_BUFFERED, {}, QUIET).largest_step
+    assert step is not None
+    assert StepChoice(recovery, ALL_BUFFERED, {}, QUIET).readers(step) == frozenset()
+    brief = StepChoice(recovery, ALL_BUFFERED, {}, replace(QUIET, reading_s=0.05))
+    assert brief.readers(step) == frozenset()
+    heavy = StepChoice(recovery, ALL_BUFFERED, {}, replace(QUIET, reading_s=2.0))
+    assert heavy.readers(step) == recovery.capacity.keys() - {N4}
+    assert brief.epoch_s(step) < heavy.epoch_s(step)
+
+
+def test_a_step_goes_on_without_those_that_need_buffers_of_busy_nodes() -> None:
+    """b needs what a's node has buffered, and that node is busy; the one beside it goes on."""
+    recovery = returning(30, {B: 20, LONE: 20}, {B: N2, LONE: N4})
+    busy = {recovery.statuses[A].node}
+    asked = StepChoice(recovery, ALL_BUFFERED, {}, QUIET)
+    step = asked._step_beside(busy, [B, LONE], 1.0)
+    assert step is not None and set(step.partitions) == {LONE}

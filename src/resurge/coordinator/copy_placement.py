@@ -16,16 +16,22 @@ MOST_EVERY = 32
 """Samples are taken every so many epochs at most: about half an hour of load, with epochs of a second, decides."""
 CHANGED_LOAD = 0.2
 """Copies are placed anew when this part of the load is elsewhere than at the last time."""
-THRESHOLD = 0.1
+THRESHOLD = 0.005
 """A placement stays while a new one would be better by less than this, times the load of all copies."""
 
 
 def sampled(copying: Copying, recovery: RecoveryState) -> Copying:
-    """With the loads of one more epoch; when there are many, every second one is dropped, then the oldest."""
+    """With the loads of one more epoch; when there are many, every second one is dropped, then the oldest.
+
+    Kept are parts of the whole load: what makes all tasks slower at once, such as a busy machine or a long epoch, says nothing of
+    where load goes, and would hide that one partition's falls when another's rises.
+    """
     copying = replace(copying, head=recovery.head, is_settled=False)
     if recovery.head % copying.every:
         return copying
-    loads = (*copying.loads, tuple(recovery.costs.get(partition, 0.0) for partition in recovery.graph.upstream))
+    costs = [recovery.costs.get(partition, 0.0) for partition in recovery.graph.upstream]
+    total = sum(costs) or 1.0
+    loads = (*copying.loads, tuple(cost / total for cost in costs))
     if len(loads) <= MOST_SAMPLES:
         return replace(copying, loads=loads)
     if copying.every >= MOST_EVERY:

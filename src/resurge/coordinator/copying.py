@@ -33,7 +33,7 @@ class Copying:
     """Where copies of states are to lie, and what that was decided from.
 
     `targets` are the nodes of each partition's copies. `question` is the planner's, while it is open. `loads` are samples of all
-    partitions' costs, one every `every` epochs, the newest last; `head` is the last epoch that was looked at. `nodes` and `homes`
+    partitions' parts of the load, one every `every` epochs, the newest last; `head` is the last epoch that was looked at. `nodes` and `homes`
     are those that the planner was last asked for, when there were `samples`. Primaries keep what epochs after `kept_from` change,
     for copies that are not there yet. `unproven` are partitions that go on from a copy that no task has read yet.
     """

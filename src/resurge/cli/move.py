@@ -9,8 +9,8 @@ from resurge.errors import ProblemError
 
 HELP = (
     "Move key groups of an operator to a node, while the job runs.\n\n"
-    "State is shipped while epochs go on, and the key groups switch with one epoch (precopy); or all of it is shipped with "
-    "that epoch (direct). Or the target begins with its copy or the checkpoint and takes the epochs since, while the key groups "
+    "State is shipped while epochs go on, and the key groups switch with one epoch (precopy); or they pause while all of it is "
+    "shipped (direct). Or the target begins with its copy or the checkpoint and takes the epochs since, while the key groups "
     "pause (cpa) or while they go on (cpal). Nothing is lost or repeated, whatever fails on the way.\n\n"
     """\b
 Examples:

@@ -156,6 +156,8 @@ def asked(state: JobState) -> JobState:
     recovery = state.recovery
     if state.question.number is not None or not recovery.capacity or not recovery.has_phase(Phase.DOWN, Phase.STALLED):
         return state
+    if state.migration is not None and state.migration.is_paused:
+        return state
     if is_same_question(recovery, state.question.unanswerable):
         return state
     number = state.next_number

@@ -91,6 +91,11 @@ def _moved(state: JobState, now_s: float) -> JobState:
         moving = copies.proposed(state, now_s) if moving is state else moving
         if moving is not state:
             return moving
+    elif state.migration is not None and state.migration.is_paused:
+        # Whoever waits until everything is live waits for it.
+        moving = migration.proposed(state, now_s)
+        if moving is not state:
+            return moving
     return _ACTIVITIES[state.goal.activity](state, now_s)
 
 

@@ -239,7 +239,7 @@ class Migration:
     With `rides` their states are small enough to be shipped with the switch.
     A drain plans again until its node is empty. `shipped_bytes` is what the last shipment of each partition sent, `rounds` how
     many there were. `request` is empty for the balancer. Primaries keep what epochs after `kept_from` change. Partitions that
-    move by `cpa` pause from `paused_s` on, until they have caught up.
+    move by `cpa` or `direct` pause from `paused_s` on, until they have caught up; `is_paused` while `direct` ships their states.
     """
 
     request: str
@@ -259,6 +259,7 @@ class Migration:
     moved: int = 0
     pause_s: float = 0.0
     paused_s: float = 0.0
+    is_paused: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from resurge.model.names import NodeId
 
 PRECOPY, DIRECT, CPA, CPAL = "precopy", "direct", "cpa", "cpal"
 WAYS = (PRECOPY, DIRECT, CPA, CPAL)
-"""How state moves: shipped while the primary goes on and then the rest of it, or all at once in the switch; or the target begins
-with a copy or the checkpoint and takes the epochs since, while the partition pauses (cpa) or while the primary goes on (cpal)."""
+"""How state moves: shipped while the primary goes on and then the rest of it, or all at once while the partition pauses; or the
+target begins with a copy or the checkpoint and takes the epochs since, while the partition pauses (cpa) or the primary goes on (cpal)."""
+PAUSING = (DIRECT, CPA)
+"""The ways in which partitions take no epochs until they have caught up on their new nodes."""
 
 
 class Move(msgspec.Struct, frozen=True, tag=True):

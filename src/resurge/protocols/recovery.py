@@ -1,8 +1,8 @@
 """What becomes of partitions when nodes die and come: one lifecycle, one table. Pure: a state in, a state out.
 
-A partition is LIVE if it is up and everything upstream of it is live; live partitions take each new epoch. A STALLED one is
-up, but something upstream is not live: it keeps its state and cursor. A DOWN one lost its node. A CATCHING_UP one has a
-node and state (its own, or that of its newest checkpoint) and takes past epochs until its cursor meets the head.
+A partition is LIVE if it is up and everything upstream of it is live; live partitions take each new epoch. A STALLED one is up, but
+something upstream is not live, or its state is on its way: it keeps state and cursor. A DOWN one lost its node. A CATCHING_UP one has
+a node and state (its own, or that of its newest checkpoint) and takes past epochs until its cursor meets the head.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -36,15 +36,18 @@ class Event(Enum):
     CAUGHT_UP = "its cursor met the head"
     ROLLED_BACK = "everything goes back to the last checkpoint"
     GIVEN_UP = "too much input is kept for it: it goes on from a later epoch"
+    PAUSED = "it waits until its state is on another node"
     MOVED = "it goes on elsewhere, from an older state"
 
 
 TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
     (Phase.LIVE, Event.NODE_LOST): Phase.DOWN,
     (Phase.LIVE, Event.UPSTREAM_LOST): Phase.STALLED,
+    (Phase.LIVE, Event.PAUSED): Phase.STALLED,
     (Phase.LIVE, Event.MOVED): Phase.CATCHING_UP,
     (Phase.STALLED, Event.NODE_LOST): Phase.DOWN,
     (Phase.STALLED, Event.SCHEDULED): Phase.CATCHING_UP,
+    (Phase.STALLED, Event.MOVED): Phase.CATCHING_UP,
     (Phase.DOWN, Event.SCHEDULED): Phase.CATCHING_UP,
     (Phase.CATCHING_UP, Event.NODE_LOST): Phase.DOWN,
     (Phase.CATCHING_UP, Event.UPSTREAM_LOST): Phase.STALLED,
@@ -266,10 +269,10 @@ def nodes_lost(recovery: RecoveryState, lost: Iterable[NodeId], correlated_from:
         nodes_lost=count,
         is_buffering=recovery.is_buffering or count >= correlated_from,
     )
-    return _stalled(changed)
+    return stalled(changed)
 
 
-def _stalled(recovery: RecoveryState) -> RecoveryState:
+def stalled(recovery: RecoveryState) -> RecoveryState:
     """Let everything stall that lies below a partition which is not live (nor catching up with it)."""
     statuses = dict(recovery.statuses)
     for partition, upstream in recovery.graph.upstream.items():
@@ -295,32 +298,13 @@ def nodes_left(recovery: RecoveryState, left: Iterable[NodeId]) -> RecoveryState
     return replace(recovery, capacity={node: value for node, value in recovery.capacity.items() if node not in gone})
 
 
-def switched(recovery: RecoveryState, placement: Mapping[Partition, NodeId]) -> RecoveryState:
-    """Live partitions go on elsewhere, with the same cursor."""
-    statuses = dict(recovery.statuses)
-    for partition, node in placement.items():
-        known = statuses[partition]
-        if known.phase is not Phase.LIVE:
-            raise ProtocolError(f"partition {partition} is {known.phase.name} and cannot move; expected it to be LIVE")
-        statuses[partition] = replace(known, node=node)
-    return replace(recovery, statuses=statuses, revision=recovery.revision + 1)
-
-
-def relocated(recovery: RecoveryState, begins: Mapping[Partition, tuple[NodeId, int]]) -> RecoveryState:
-    """Live partitions go on elsewhere, from the states of older epochs: they catch up, and what they feed stalls."""
-    statuses = dict(recovery.statuses)
-    for partition, (node, cursor) in begins.items():
-        statuses[partition] = replace(statuses[partition].after(Event.MOVED, partition), node=node, cursor=cursor)
-    return _stalled(replace(recovery, statuses=statuses))
-
-
 def rolled_back(recovery: RecoveryState, partitions: Collection[Partition] | None = None) -> RecoveryState:
     """All partitions, or some, are down at their newest checkpoint though their nodes live: the source-replay strategy's answer."""
     statuses = dict(recovery.statuses)
     for partition in statuses if partitions is None else partitions:
         known, cursor = statuses[partition], recovery.restore_point(partition)
         statuses[partition] = replace(known.after(Event.ROLLED_BACK, partition), node=None, cursor=cursor)
-    return _stalled(replace(recovery, statuses=statuses))
+    return stalled(replace(recovery, statuses=statuses))
 
 
 def scheduled(

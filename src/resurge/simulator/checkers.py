@@ -10,7 +10,7 @@ from resurge.coordinator.state import JobState
 from resurge.errors import SimulationError
 from resurge.model.gaps import Gap
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import CPA, Drain, Verdict
+from resurge.model.requests import PAUSING, Drain, Verdict
 from resurge.model.work import Role
 from resurge.protocols.recovery import Phase, RecoveryState
 from resurge.simulator.requests import Requests
@@ -32,8 +32,9 @@ def check_step(known: JobState, state: JobState, world: World) -> None:
     if strategy.heeds_capacity and not is_complete:
         check_capacity(before, after)
     if strategy.name != "source-replay":
-        migration = known.migration or state.migration
-        check_no_roll_back(before, after, is_paused=migration is not None and migration.how == CPA)
+        # A user's move may begin in the step in which the balancer's own ends.
+        ways = {migration.how for migration in (known.migration, state.migration) if migration is not None}
+        check_no_roll_back(before, after, is_paused=not ways.isdisjoint(PAUSING))
 
 
 def check_commands(before: JobState, after: JobState, sent: tuple[Command, ...]) -> None:

@@ -34,7 +34,7 @@ from resurge.model.requests import DIRECT, Balance, Drain, Move, Verdict
 from resurge.model.work import Job, Replica, Role
 from resurge.planning.key_group_moves import MoveNode, MovePartition, MoveProblem
 from resurge.protocols import recovery as transitions
-from resurge.protocols.recovery import Graph, QueryNeed
+from resurge.protocols.recovery import Graph, Phase, QueryNeed
 from resurge.telemetry.events import MoveEnded, MoveStarted
 
 N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
@@ -145,15 +145,26 @@ def test_what_is_shipped_for_copies_of_others_is_not_counted_as_the_move_s() -> 
     assert isinstance(ended, MoveEnded) and ended.shipped_bytes == 507
 
 
-def test_direct_ships_everything_with_the_switch() -> None:
-    """No background job: the next live epoch carries all of it."""
+def test_direct_pauses_what_moves_while_all_of_it_is_shipped_and_nobody_else_waits() -> None:
+    """Other partitions take epochs meanwhile; those that moved catch up."""
     driven = started()
     driven.tell(Requested(Move("r1", "counts", N3, [0, 1], DIRECT)))
     driven.finish(driven.job())
-    switch = driven.job()
-    assert sorted(switch.leaves) == COUNTS[:2] and [ship.base for ship in switch.ships] == [None, None]
-    driven.finish(switch)
+    shipping = driven.job(ships_only=True)
+    assert [ship.partition for ship in shipping.ships] == COUNTS[:2] and [ship.base for ship in shipping.ships] == [None, None]
+    for _ in range(2):
+        live = driven.job()
+        assert {task.partition for task in live.tasks} == set(COUNTS[2:]) and N3 not in live.task_nodes
+        driven.finish(live)
+    assert driven.place(COUNTS[0]) == N1
+    driven.finish(shipping)
+    driven.finish(driven.job())
     assert driven.place(COUNTS[0]) == driven.place(COUNTS[1]) == N3
+    for _ in range(6):
+        for flight in list(driven.state.jobs.values()):
+            driven.finish(flight.job)
+    assert driven.state.recovery.all_live and driven.answers()[-1] == (Verdict.DONE, "2 partitions have moved")
+    assert driven.emitted(MoveEnded)[0].pause_s > 0
 
 
 def test_large_changes_are_shipped_again_before_the_switch_but_not_for_ever() -> None:
@@ -175,7 +186,9 @@ def test_large_changes_are_shipped_again_before_the_switch_but_not_for_ever() ->
 def test_a_node_lost_in_the_switch_leaves_the_source_primary_or_recovers_it(lost: NodeId) -> None:
     """The switch is void: the source has the primary as before, or it is down like anything else on a lost node."""
     driven = started()
-    driven.tell(Requested(Move("r1", "counts", N3, [0], DIRECT)))
+    driven.tell(Requested(Move("r1", "counts", N3, [0])))
+    driven.finish(driven.job())
+    driven.finish(driven.job(ships_only=True))
     driven.finish(driven.job())
     switch, version = driven.job(), driven.state.versions[COUNTS[0]]
     assert switch.leaves
@@ -189,6 +202,35 @@ def test_a_node_lost_in_the_switch_leaves_the_source_primary_or_recovers_it(lost
     assert driven.state.migration is None and driven.emitted(MoveEnded)[0].failure
     driven.tell(JobEnded(switch.attempt, JobResult(rows_read=1)))
     assert driven.state.versions.get(COUNTS[0]) != switch.attempt
+
+
+@pytest.mark.parametrize("lost", [N1, N2, N3])
+def test_a_node_lost_while_a_direct_move_pauses_ends_it_and_what_was_paused_goes_on(lost: NodeId) -> None:
+    """Where its state is, if that is not lost; from the checkpoint, if it is."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0], DIRECT)))
+    driven.finish(driven.job())
+    driven.tell(NodesChanged([lost]))
+    assert driven.answers()[-1] == (Verdict.FAILED, f"{lost} was lost; nothing has moved")
+    known = driven.state.recovery.statuses[COUNTS[0]]
+    assert known.phase in (Phase.CATCHING_UP, Phase.LIVE) and (known.node == N1) == (lost != N1)
+    for _ in range(9):
+        for flight in list(driven.state.jobs.values()):
+            driven.finish(flight.job)
+    assert driven.state.recovery.all_live
+
+
+def test_a_direct_shipment_that_fails_lets_what_was_paused_go_on_where_it_is() -> None:
+    """It catches up with what it missed."""
+    driven = started()
+    driven.tell(Requested(Move("r1", "counts", N3, [0], DIRECT)))
+    driven.finish(driven.job())
+    driven.tell(JobEnded(driven.job(ships_only=True).attempt, failure=Failure(ENGINE_FAILED, "a run is gone")))
+    assert driven.answers()[-1] == (Verdict.FAILED, "a run is gone; nothing has moved")
+    for _ in range(6):
+        for flight in list(driven.state.jobs.values()):
+            driven.finish(flight.job)
+    assert driven.state.recovery.all_live and driven.place(COUNTS[0]) == N1
 
 
 def test_a_shipment_that_fails_ends_the_move_and_not_the_job() -> None:
@@ -207,7 +249,8 @@ def test_no_partition_switches_with_a_checkpoint() -> None:
     """The epoch that saves everything does nothing else."""
     driven = Driven(checkpoint_interval=2)
     driven.finish(driven.job())
-    driven.tell(Requested(Move("r1", "counts", N3, [0], DIRECT)))
+    driven.sizes_bytes = dict.fromkeys(COUNTS, 1)
+    driven.tell(Requested(Drain("r1", N1)))
     live = driven.job()
     assert live.is_checkpoint and not live.leaves
     driven.finish(live)

@@ -48,14 +48,14 @@ def _no_limit():
     return ReadLimit(None)
 
 
-def test_simulated_moves_pause_for_what_is_shipped_with_the_switch():
-    """Directly for all of the state, with precopy for what a few epochs changed; both complete."""
+def test_simulated_moves_pause_for_what_is_shipped_while_they_take_no_epochs():
+    """Directly for all of the state, and for what they missed; with precopy for what a few epochs changed."""
     found = {(one.how, one.state_bytes): one for one in simulated_moves((1_000_000, 50_000_000), 50_000_000.0, 0.001)}
-    assert found[DIRECT, 50_000_000].pause_s == pytest.approx(1.0)
-    assert found[DIRECT, 1_000_000].pause_s == pytest.approx(0.02)
+    assert 1.0 < found[DIRECT, 50_000_000].pause_s < 2.0
+    assert 0.02 < found[DIRECT, 1_000_000].pause_s < 0.5
     assert found[PRECOPY, 50_000_000].pause_s < 0.02
     assert found[PRECOPY, 50_000_000].completion_s > 1.0
-    assert found[DIRECT, 50_000_000].longest_ratio > 2 > found[PRECOPY, 50_000_000].longest_ratio
+    assert found[PRECOPY, 50_000_000].longest_ratio < 1.5
 
 
 def test_one_slow_move_of_three_does_not_count():

@@ -2,7 +2,8 @@
 
 State is shipped in background jobs while the primary goes on (`precopy`), then the rest of it in the switch, which is a live
 epoch that the partitions take on their new nodes. Until that epoch commits, the old node has the primary; so whatever
-fails on the way, there is one primary, and nothing is lost.
+fails on the way, there is one primary, and nothing is lost. With `direct` partitions pause while all of their state is shipped, and
+catch up on their new nodes; what fails before lets them go on where they are.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,9 +19,9 @@ from resurge.coordinator.policies import balance, copies, replaying
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.state import JobState, Migration
 from resurge.model.names import NodeId, Partition
-from resurge.model.requests import CPA, CPAL, PRECOPY, Answer, Balance, Drain, Move, Verdict
+from resurge.model.requests import CPA, CPAL, PAUSING, PRECOPY, Answer, Balance, Drain, Move, Verdict
 from resurge.model.work import Job
-from resurge.protocols import recovery as transitions
+from resurge.protocols import moving
 from resurge.protocols.recovery import Phase
 from resurge.telemetry import events
 
@@ -58,6 +59,8 @@ def proposed(state: JobState, now_s: float) -> JobState:
     migration = state.migration
     if migration is None:
         return balance.proposed(state, now_s)
+    if migration.is_paused:
+        return _shipped_directly(state, migration, now_s)
     if migration.question is not None or not state.recovery.all_live:
         return state
     if not migration.is_planned:
@@ -66,8 +69,8 @@ def proposed(state: JobState, now_s: float) -> JobState:
         return replace(state, next_number=state.next_number + 1, migration=migration).sending(
             PlanMoves(state.next_number, problem)
         )
-    if migration.how == CPA:
-        return _relocated(state, migration, now_s) if migration.moves else _caught_up(state, migration, now_s)
+    if migration.how in PAUSING:
+        return _paused(state, migration, now_s) if migration.moves else _caught_up(state, migration, now_s)
     unready = _unready(state, migration)
     if not unready or any(flight.job.ships or flight.job.is_replay for flight in state.jobs.values()):
         return state
@@ -177,15 +180,44 @@ def shipping_failed(state: JobState, job: Job, reason: str, now_s: float) -> Job
     return given_up(state, reason, now_s) if _is_ours(state.migration, job) else copies.shipping_failed(state)
 
 
-def _relocated(state: JobState, migration: Migration, now_s: float) -> JobState:
-    """Everything moves at once to where a copy or the checkpoint is caught up from, as after a loss."""
+def _paused(state: JobState, migration: Migration, now_s: float) -> JobState:
+    """Everything that moves takes no more epochs where it is."""
     if state.background or state.taken is not None:
         # Another job reads or writes the states that are left behind.
         return state
     if full := fits(state, migration.moves):
         return given_up(state, full, now_s)
+    migration = replace(migration, paused_s=now_s)
+    if migration.how == CPA:
+        return _relocated(state, migration, now_s)
+    before, after = state.recovery, moving.paused(state.recovery, migration.moves)
+    state = replace(state, recovery=after, migration=replace(migration, is_paused=True))
+    return state.emitting(*state.emitted.changed(now_s, before, after))
+
+
+def _shipped_directly(state: JobState, migration: Migration, now_s: float) -> JobState:
+    """All that paused partitions have is shipped; then they go on from it."""
+    if any(flight.job.ships for flight in state.jobs.values()):
+        return state
+    unshipped = {
+        partition: target
+        for partition, target in migration.moves.items()
+        if state.versions.get(partition) is not None
+        and ((copy := state.copies.get((partition, target))) is None or copy.cursor < state.recovery.statuses[partition].cursor)
+    }
+    if unshipped:
+        state, attempt = state.new_attempt()
+        job = shipping_job(state, attempt, unshipped)
+        return submitted(state, now_s, job, is_foreground=not state.settings.is_concurrent)
+    if full := fits(state, migration.moves):
+        return given_up(state, full, now_s)
+    return _relocated(state, replace(migration, is_paused=False), now_s)
+
+
+def _relocated(state: JobState, migration: Migration, now_s: float) -> JobState:
+    """Everything moves at once to where a copy or the checkpoint is caught up from, as after a loss."""
     state = replaying.relocated(state, migration.moves, now_s)
-    return replace(state, migration=replace(migration, moves={}, moved=len(migration.moves), paused_s=now_s))
+    return replace(state, migration=replace(migration, moves={}, moved=len(migration.moves)))
 
 
 def _caught_up(state: JobState, migration: Migration, now_s: float) -> JobState:
@@ -209,7 +241,7 @@ def switching(state: JobState, now_s: float) -> tuple[JobState, Moves]:
     migration = state.migration
     if migration is None or migration.question is not None or not migration.is_planned or not migration.moves:
         return state, {}
-    if migration.how == CPA or not state.recovery.all_live or state.background or _unready(state, migration):
+    if migration.how in PAUSING or not state.recovery.all_live or state.background or _unready(state, migration):
         return state, {}
     moves = {p: node for p, node in migration.moves.items() if state.recovery.statuses[p].node != node}
     if full := fits(state, moves):
@@ -222,7 +254,7 @@ def switched(state: JobState, job: Job, result: JobResult, now_s: float) -> JobS
     placement = {task.partition: task.node for task in job.tasks if task.partition in job.leaves}
     state = replace(
         state,
-        recovery=transitions.switched(state.recovery, placement),
+        recovery=moving.switched(state.recovery, placement),
         buffers=state.buffers.without_producers(placement),
     )
     state = copies.switched(state, placement)
@@ -247,6 +279,9 @@ def after_loss(state: JobState, gone: frozenset[NodeId], now_s: float) -> JobSta
     migration = state.migration
     if migration is None:
         return state
+    if migration.is_paused:
+        # Whoever is down waits for the planner, who waits for nobody that is paused.
+        return given_up(state, f"{', '.join(sorted(gone))} was lost", now_s)
     if migration.drains in gone:
         return given_up(state, f"node {migration.drains} was lost before it was empty", now_s)
     left = {p: node for p, node in migration.moves.items() if node not in gone and p not in down}

@@ -13,7 +13,7 @@ from resurge.coordinator.policies.submitting import admits, submitted
 from resurge.coordinator.state import JobState, Migration
 from resurge.model.names import NodeId, Partition
 from resurge.model.work import Job, Replica, Role
-from resurge.protocols import recovery as transitions
+from resurge.protocols import moving
 from resurge.protocols.catch_up import next_step
 from resurge.protocols.recovery import PartitionStatus, Phase
 
@@ -32,7 +32,7 @@ def relocated(state: JobState, moves: Mapping[Partition, NodeId], now_s: float) 
     state = copies.left_behind(state, moves)
     state = replace(
         state,
-        recovery=transitions.relocated(before, begins),
+        recovery=moving.relocated(before, begins),
         versions={partition: version for partition, version in state.versions.items() if partition not in moves},
         buffers=state.buffers.without_producers(moves),
     )

@@ -75,7 +75,10 @@ def proposed(state: JobState, now_s: float) -> JobState:
     if not unready or any(flight.job.ships or flight.job.is_replay for flight in state.jobs.values()):
         return state
     if migration.how == CPAL:
-        return replaying.replay(state, migration, unready, now_s)
+        outdated = replaying.outdated(state, migration, unready)
+        if not outdated:
+            return replaying.replay(state, migration, unready, now_s)
+        unready = outdated
     moves = _shipped_at_once(state, unready, migration.moves)
     state, attempt = state.new_attempt()
     job = shipping_job(state, attempt, moves)

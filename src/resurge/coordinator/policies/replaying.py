@@ -41,15 +41,22 @@ def relocated(state: JobState, moves: Mapping[Partition, NodeId], now_s: float) 
 
 
 def behind(state: JobState, migration: Migration) -> list[Partition]:
-    """The partitions whose copies on their targets are missing or too old to switch."""
+    """The partitions whose copies on their targets are missing or too old to switch: the switch would ship all that they lack."""
     statuses, head = state.recovery.statuses, state.recovery.head
     return [
         partition
         for partition, target in migration.moves.items()
         if statuses[partition].node != target
+        and state.versions.get(partition) is not None
         and migration.rounds.get(partition, 0) < MOST_REPLAYS
-        and head - _begins(state, partition, target).cursor > NEAR_EPOCHS
+        and ((copy := state.copies.get((partition, target))) is None or head - copy.cursor > NEAR_EPOCHS)
     ]
+
+
+def outdated(state: JobState, migration: Migration, partitions: list[Partition]) -> list[Partition]:
+    """Those whose copies are older than their checkpoints: what they lack is shipped, which is less than to restore a checkpoint."""
+    copies_of = {partition: state.copies.get((partition, migration.moves[partition])) for partition in partitions}
+    return [p for p, copy in copies_of.items() if copy is not None and copy.cursor < state.recovery.restore_point(p)]
 
 
 def _begins(state: JobState, partition: Partition, target: NodeId) -> Replica:

@@ -211,16 +211,15 @@ def copies_of(text: str) -> dict[str, Any]:
     >>> copies_of("1,totals=2")
     {'copies': 1, 'copies_by_operator': {'totals': 2}}
     """
-    copies, by_operator = 0, dict[str, int]()
+    found = dict[str, int]()
     for part in text.split(","):
         operator, _, number = part.strip().rpartition("=")
         if not number.isdigit():
             raise JobError(f"--copies has {part.strip()!r}; expected a number, or OPERATOR=NUMBER, as in 1,totals=2")
-        if operator:
-            by_operator[operator] = int(number)
-        else:
-            copies = int(number)
-    return {"copies": copies, "copies_by_operator": by_operator}
+        if operator in found:
+            raise JobError(f"--copies has two numbers for {operator or 'all operators'}; expected one, as in 1,totals=2")
+        found[operator] = int(number)
+    return {"copies": found.pop("", 0), "copies_by_operator": found}
 
 
 @dataclass(frozen=True)

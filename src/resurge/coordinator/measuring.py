@@ -9,7 +9,8 @@ from resurge.coordinator.inputs import CPU_S, JobResult
 from resurge.coordinator.scheduling import with_costs
 from resurge.coordinator.state import JobState
 
-WEIGHT_OF_NEWEST = 0.3
+WEIGHT_OF_NEWEST = 0.5
+"""Three epochs say nearly all: load that goes elsewhere is evened out by what it is now, not by a mixture with what it was."""
 MOST_SHARE_OF_READING = 0.5
 """Reading is shared by all nodes; were it to take more than half of them, it is measured wrongly."""
 

@@ -62,7 +62,7 @@ def test_costs_are_smoothed_for_those_that_were_measured_and_kept_for_the_others
     state = measured(state, JobResult(cpu_s=columns), 1.0)
     columns[second.operator] = np.array([np.nan], CPU_S).tobytes()
     state = measured(state, JobResult(cpu_s=columns), 2.0)
-    assert dict(state.costs) == {first: pytest.approx(0.425), second: 0.5}
-    assert {other: state.recovery.costs[other] for other in others} == dict.fromkeys(others, pytest.approx(0.4625))
+    assert dict(state.costs) == {first: pytest.approx(0.375), second: 0.5}
+    assert {other: state.recovery.costs[other] for other in others} == dict.fromkeys(others, pytest.approx(0.4375))
     operators, nodes = used(state.recovery)
     assert sum(operators.values()) == pytest.approx(sum(nodes.values())) == pytest.approx(sum(state.recovery.costs.values()))

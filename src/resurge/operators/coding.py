@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from resurge.operators.columns import columns_of, gathered, taken
 from resurge.operators.hashing import Hashes, hash_rows
 
 Codes = npt.NDArray[np.int64]
@@ -41,6 +42,33 @@ def canonical(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 def coded(frame: pl.DataFrame, key: Sequence[str]) -> Coded:
     """Number the distinct keys of a table."""
+    hashes = hash_rows(frame, key)
+    # Rows of one key may come in any order: the quickest sort will do, which is not stable.
+    order = np.argsort(hashes)
+    ordered = hashes[order]
+    is_first = np.ones(order.size, dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    if not _are_same(columns_of(frame, key), order, is_first):
+        return _coded_by_value(frame, key)
+    codes = np.empty(order.size, dtype=np.int64)
+    codes[order] = np.cumsum(is_first) - 1
+    firsts = np.flatnonzero(is_first)
+    return Coded(codes, taken(columns_of(frame, key), order[firsts]), ordered[firsts])
+
+
+def _are_same(keys: pl.DataFrame, order: Codes, is_first: npt.NDArray[np.bool_]) -> bool:
+    """Whether each row in this order has the key of the row before it, but for those that are the first of their key."""
+    for column in keys.get_columns():
+        values = gathered(column, order)
+        here, before = values.slice(1), values.slice(0, max(0, order.size - 1))
+        same = here.eq_missing(before) if column.null_count() else here == before
+        if not (same.to_numpy() | is_first[1:]).all():
+            return False
+    return True
+
+
+def _coded_by_value(frame: pl.DataFrame, key: Sequence[str]) -> Coded:
+    """The same where different keys have one hash."""
     codes, keys = _distinct(frame, key)
     hashes = hash_rows(keys, key)
     order = np.argsort(hashes, kind="stable")

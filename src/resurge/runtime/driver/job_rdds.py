@@ -37,6 +37,8 @@ class JobRdds:
         self._function, self._python_rdd = jvm.SimplePythonFunction, jvm.PythonRDD
         self._value_of_pair = jvm.PythonRDD.valueOfPair
         self._pairwise, self._partitioner = jvm.PairwiseRDD, jvm.PythonPartitioner
+        # Left to itself Spark would take Kryo for arrays of bytes: each task would make one, and register hundreds of classes with it.
+        self._written_by = jvm.org.apache.spark.serializer.JavaSerializer(self._scala.conf())
         self._joined = jvm.org.sparkproject.guava.primitives.Bytes.concat
         self._located: dict[tuple[tuple[str, ...], int], Any] = {}
         self._places: dict[str, Any] = {}
@@ -53,6 +55,7 @@ class JobRdds:
         stage = self._stage(self.placed(locations, 1), functions[0], given)
         for function in functions[1:]:
             pairs = self._pairwise(stage).asJavaPairRDD().partitionBy(self._partitioned(slots))
+            pairs.rdd().setSerializer(self._written_by)
             located = self.placed(locations, slots).zip(self._value_of_pair(pairs).rdd(), self._bytes)
             stage = self._stage(located, function, given)
         return stage

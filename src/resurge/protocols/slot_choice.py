@@ -7,7 +7,11 @@ Spark another stage and more tasks, some 20 ms, and pays only if the tasks have 
 from typing import NamedTuple
 
 MOST_CPU_S = 0.05
-"""What the tasks of an epoch may take in one slot before it is spread over all of them."""
+"""Epochs come together if one slot is expected to take at most so much for each."""
+TOO_MUCH_CPU_S = 0.07
+"""They are spread over all slots again if they take more than this: the choice does not alternate where it makes no difference."""
+ONE_SLOT_SHARE = 0.7
+"""One slot takes about this part of what all slots take together: each of them prepares a batch, reads the state and sends packets."""
 MOST_COLD_CPU_S = 0.5
 """As long as processes warm up, a small epoch may take so much."""
 MOST_STATE_BYTES = 1024**3
@@ -68,7 +72,7 @@ def _in_one_slot(load: Load, rows: int, cpu_s: float, state_bytes: int) -> Load:
     else:
         is_longer = rows <= _MORE_ROWS * load.rows
         known = _averaged(load, rows, min(cpu_s, _LONG_EPOCH * MOST_CPU_S) if is_longer else cpu_s)
-        is_too_much = known.cpu_s > MOST_CPU_S
+        is_too_much = known.cpu_s > TOO_MUCH_CPU_S
     if is_too_much or state_bytes > MOST_STATE_BYTES:
         return Load(is_one_slot=False, spread_rows=max(known.rows, rows))
     return known
@@ -77,8 +81,8 @@ def _in_one_slot(load: Load, rows: int, cpu_s: float, state_bytes: int) -> Load:
 def _in_all_slots(load: Load, rows: int, cpu_s: float, state_bytes: int) -> Load:
     """Bring epochs together that have been small for long enough."""
     known = _averaged(load, rows, min(cpu_s, _LONG_EPOCH * MOST_CPU_S))
-    # The tasks of all slots take more together than one would; where that is too much, half of the rows are few enough.
-    is_small = known.cpu_s < MOST_CPU_S or known.rows < known.spread_rows / 2
+    # What was too much for one slot is little enough when there are half as many rows.
+    is_small = ONE_SLOT_SHARE * known.cpu_s < MOST_CPU_S or known.rows < known.spread_rows / 2
     least_epochs = _LEAST_EPOCHS + state_bytes // STATE_BYTES_PER_EPOCH
     is_worth_it = is_small and 2 * state_bytes < MOST_STATE_BYTES and known.epochs >= least_epochs
     return Load(together_rows=known.rows) if is_worth_it else known

@@ -2,7 +2,15 @@
 
 import pytest
 
-from resurge.protocols.slot_choice import MOST_CPU_S, MOST_STATE_BYTES, SPREAD, STATE_BYTES_PER_EPOCH, Load, observed
+from resurge.protocols.slot_choice import (
+    MOST_CPU_S,
+    MOST_STATE_BYTES,
+    SPREAD,
+    STATE_BYTES_PER_EPOCH,
+    TOO_MUCH_CPU_S,
+    Load,
+    observed,
+)
 
 
 def after(load: Load, epochs: int, rows: int, cpu_s: float, state_bytes: int = 0) -> Load:
@@ -21,7 +29,7 @@ def test_cold_epochs_do_not_count_unless_they_are_large() -> None:
 
 def test_epochs_that_were_spread_by_mistake_come_together_again() -> None:
     """If all slots together take less than one may, one would too, though the rows are as many as before."""
-    wide = after(after(Load(), 10, 500, MOST_CPU_S / 5), 10, 500, 4 * MOST_CPU_S)
+    wide = after(after(Load(), 10, 500, MOST_CPU_S / 5), 15, 500, 4 * MOST_CPU_S)
     assert not wide.is_one_slot
     assert after(wide, 40, 500, MOST_CPU_S / 2).is_one_slot
 
@@ -48,6 +56,17 @@ def test_long_epochs_among_short_ones_do_not_keep_epochs_in_all_slots() -> None:
     for _ in range(10):
         load = after(after(load, 1, 500, 20 * MOST_CPU_S), 7, 500, MOST_CPU_S / 3)
     assert load.is_one_slot
+
+
+def test_epochs_near_the_limit_stay_where_they_are() -> None:
+    """On a slow machine they take about as long either way; bringing the state together costs, so the choice does not alternate."""
+    between = (MOST_CPU_S + TOO_MUCH_CPU_S) / 2
+    together = after(SPREAD, 30, 500, MOST_CPU_S)
+    assert together.is_one_slot
+    assert after(together, 200, 500, between).is_one_slot
+    wide = after(together, 50, 500, 1.1 * TOO_MUCH_CPU_S)
+    assert not wide.is_one_slot
+    assert not after(wide, 200, 500, 1.1 * TOO_MUCH_CPU_S).is_one_slot
 
 
 def test_many_more_rows_are_spread_at_once() -> None:

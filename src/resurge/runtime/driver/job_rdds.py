@@ -37,7 +37,7 @@ class JobRdds:
         self._function, self._python_rdd = jvm.SimplePythonFunction, jvm.PythonRDD
         self._value_of_pair = jvm.PythonRDD.valueOfPair
         self._pairwise, self._partitioner = jvm.PairwiseRDD, jvm.PythonPartitioner
-        # Left to itself Spark would take Kryo for arrays of bytes: each task would make one, and register hundreds of classes with it.
+        # Left to itself Spark takes Kryo for arrays of bytes, and tasks spend time on registering classes with it.
         self._written_by = jvm.org.apache.spark.serializer.JavaSerializer(self._scala.conf())
         self._joined = jvm.org.sparkproject.guava.primitives.Bytes.concat
         self._located: dict[tuple[tuple[str, ...], int], Any] = {}

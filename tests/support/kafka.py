@@ -37,7 +37,8 @@ def delete_before(servers: str, topic: str, partition: int, offset: int) -> None
 
 def send(servers: str, topic: str, values: Iterable[Any], partitions: Sequence[int] = (0, 1), **config: Any) -> None:
     """Write values round robin: bytes as they are, anything else as JSON."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, **config})
+    # A batch that is sent again must not come after later ones: rows would be late.
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True, **config})
     transactional = "transactional.id" in config
     if transactional:
         producer.init_transactions()

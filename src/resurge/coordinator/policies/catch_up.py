@@ -47,7 +47,9 @@ def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
     state = replace(state, lane=replace(state.lane, considered=state.recovery.revision, is_looked=True))
     background = frozenset(flight.job.attempt for flight in state.background)
     if background and (budget_s is None or asked.recovery_comes_first):
-        return replace(state, lane=replace(state.lane, awaited=background, awaited_until_s=float("inf")))
+        # While no query is live an epoch would publish nothing; else it is late by an interval at most.
+        until_s = float("inf") if budget_s is None or asked.is_idle else now_s + state.settings.interval_s
+        return replace(state, lane=replace(state.lane, awaited=background, awaited_until_s=until_s))
     if asked.largest_step is None:
         # They have nothing left to take: what has met the head is live.
         return replace(state, recovery=transitions.advanced(state.recovery, {}))

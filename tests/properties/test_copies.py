@@ -59,7 +59,8 @@ def run(folder: Path, runner: CopyingRunner, **options: object) -> list[Event]:
     """Run the job to its end; what telemetry told."""
     crash_job.write_input(folder, epochs=EPOCHS)
     told: list[Event] = []
-    defaults: dict[str, object] = {"interval_s": 0, "checkpoint_interval": 4, "local_root": str(folder)}
+    # What the balancer moves meanwhile would be a chance of the machine.
+    defaults: dict[str, object] = {"interval_s": 0, "checkpoint_interval": 4, "local_root": str(folder), "balance": "off"}
     chosen = RunOptions(str(folder / "job"), **{**defaults, **options})  # type: ignore[arg-type]
     with TelemetryLog() as telemetry:
         telemetry.listeners.append(told.append)

@@ -311,9 +311,9 @@ def test_a_key_group_does_not_see_its_neighbours_below_a_keyed_operator(name: st
     call = StatelessCall(operator, operator.shape([SHAPE]).schema, EpochContext(0, watermark_us, watermark_us, lambda: LOOKED_UP))
     frame = pl.concat([rows_of(rng, 0) for _ in range(3)])
     rows = Grouped.of(frame, key_groups_of(hash_rows(frame, ("who",)), KEY_GROUPS), KEY_GROUPS)
-    whole = call.by_group(rows, range(KEY_GROUPS))
+    whole = call.by_group(rows, mask(range(KEY_GROUPS), KEY_GROUPS))
     for groups in shared_out(rng):
-        part = call.by_group(rows.within(mask(groups, KEY_GROUPS)), groups)
+        part = call.by_group(rows.within(mask(groups, KEY_GROUPS)), mask(groups, KEY_GROUPS))
         for group in groups:
             wanted = bits(operator.apply(rows.of_group(group), call.context))
             assert bits(whole.of_group(group)) == bits(part.of_group(group)) == wanted

@@ -30,8 +30,7 @@ from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.embedded_cluster.cluster import EmbeddedCluster
 from resurge.runtime.embedded_cluster.runner import cluster_runner
-from resurge.runtime.worker.messages import JobPlan, SlotReport
-from resurge.runtime.worker.partitions import ROWS
+from resurge.runtime.worker.messages import ROWS, JobPlan, SlotReport
 from resurge.telemetry.events import Event, MoveEnded
 from resurge.telemetry.log import TelemetryLog
 

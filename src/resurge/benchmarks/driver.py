@@ -22,8 +22,8 @@ from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import Member
 from resurge.runtime.driver.session import default_local_root
 from resurge.runtime.worker.level import JobCode
-from resurge.runtime.worker.messages import CohortReport, CohortWork, JobPlan, Layout, SlotReport
-from resurge.runtime.worker.partitions import ROWS, shares
+from resurge.runtime.worker.messages import GROUPS, ROWS, CohortReport, CohortWork, JobPlan, Layout, SlotReport
+from resurge.runtime.worker.partitions import shares
 from resurge.runtime.worker.tasks import decode_reports
 from resurge.storage import paths
 from resurge.storage.runs import SavedCohort
@@ -102,7 +102,7 @@ def _cohort_report(cohort: CohortWork, plan: JobPlan) -> CohortReport:
     ones = np.ones(len(groups), dtype=np.int64)
     return CohortReport(
         cohort.operator,
-        groups,
+        np.asarray(groups).astype(GROUPS).tobytes(),
         False,
         plan.epoch,
         shares(ones, ones),

@@ -1,6 +1,5 @@
 """What the slots of a job reported, as the figures that the coordinator decides from and telemetry tells."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ from resurge.model.names import NodeId
 from resurge.model.work import Job
 from resurge.redaction import redacted
 from resurge.runtime.driver.versions import Version
-from resurge.runtime.worker.messages import CohortReport, SlotReport
+from resurge.runtime.worker.messages import GROUPS, CohortReport, SlotReport
 
 Reports = Sequence[SlotReport]
 
@@ -64,7 +63,7 @@ def _primaries(reports: Reports) -> Iterator[CohortReport]:
 
 def _copy_bytes(reports: Reports) -> dict[str, int]:
     return {
-        f"{cohort.operator}/{group}": cohort.state_bytes // len(cohort.key_groups)
+        f"{cohort.operator}/{group}": cohort.state_bytes // cohort.size
         for report in reports
         for cohort in report.cohorts
         if cohort.copy
@@ -75,10 +74,10 @@ def _copy_bytes(reports: Reports) -> dict[str, int]:
 def _cpu_s(reports: Reports) -> dict[str, bytes]:
     """By operator, what each key group took of its cohort's CPU time."""
     cohorts = list(_primaries(reports))
-    sizes = [len(cohort.key_groups) for cohort in cohorts]
+    sizes = [cohort.size for cohort in cohorts]
     if not sum(sizes):
         return {}
-    groups = np.fromiter(itertools.chain.from_iterable(cohort.key_groups for cohort in cohorts), np.int64, sum(sizes))
+    groups = np.frombuffer(b"".join(cohort.groups for cohort in cohorts), GROUPS)
     shares = np.frombuffer(b"".join(cohort.shares for cohort in cohorts), CPU_S)
     names = list(dict.fromkeys(cohort.operator for cohort in cohorts))
     numbers = {name: number for number, name in enumerate(names)}

@@ -17,7 +17,7 @@ from resurge.operators.failures import failed
 from resurge.operators.hashing import Hashes, hash_rows
 from resurge.operators.sorted_runs import TableChange, TableDelta, TableSpec
 from resurge.operators.state import State
-from resurge.runtime.worker.grouped import Grouped, from_groups, mask
+from resurge.runtime.worker.grouped import Flags, Grouped, from_groups, mask
 from resurge.runtime.worker.outcomes import OutcomeLog
 
 
@@ -134,13 +134,15 @@ class StatelessCall:
             return self._apply(rows)
         return log.decided([split], lambda _: {split: Outcome(self._apply(rows))})[split].output
 
-    def by_group(self, rows: Grouped, groups: Sequence[int], log: OutcomeLog | None = None) -> Grouped:
+    def by_group(self, rows: Grouped, taken: Flags, log: OutcomeLog | None = None) -> Grouped:
         """What the operator makes of each key group's rows; in one call, if it tells of which row each of its rows was made."""
         if log is not None:
-            outcomes = log.decided(groups, lambda missing: self._outcomes(rows, missing))
+            outcomes = log.decided(np.flatnonzero(taken).tolist(), lambda missing: self._outcomes(rows, missing))
             return from_groups({group: outcome.output for group, outcome in outcomes.items()}, rows.ends.size)
         made = self._at_once(rows)
-        return from_groups(self._one_by_one(rows, groups), rows.ends.size) if made is None else made
+        if made is not None:
+            return made
+        return from_groups(self._one_by_one(rows, np.flatnonzero(taken).tolist()), rows.ends.size)
 
     def _outcomes(self, rows: Grouped, groups: Sequence[int]) -> Mapping[int, Outcome]:
         made = self._at_once(rows.within(mask(groups, rows.ends.size)))

@@ -1,6 +1,6 @@
 """Rows of many key groups in one table: ordered by key group, with the place where each key group ends."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +11,7 @@ import polars as pl
 from resurge.operators.hashing import Hashes, key_group_ends, key_groups_of
 
 Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Grouped:
         """The key group of each row."""
         return np.repeat(np.arange(self.ends.size), self.counts)
 
-    def within(self, wanted: npt.NDArray[np.bool_]) -> "Grouped":
+    def within(self, wanted: Flags) -> "Grouped":
         """The rows of some key groups."""
         if not np.any(self.counts[~wanted]):
             return self
@@ -80,8 +81,8 @@ def from_groups(frames: Mapping[int, pl.DataFrame], key_groups: int) -> Grouped:
     return Grouped(pl.concat([frames[group] for group in sorted(frames)], rechunk=True), np.cumsum(counts))
 
 
-def mask(groups: Iterable[int], key_groups: int) -> npt.NDArray[np.bool_]:
+def mask(groups: Sequence[int], key_groups: int) -> Flags:
     """Some key groups, as one flag for each of all."""
     found = np.zeros(key_groups, dtype=np.bool_)
-    found[list(groups)] = True
+    found[np.asarray(groups, dtype=np.int64)] = True
     return found

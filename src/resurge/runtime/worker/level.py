@@ -2,14 +2,12 @@
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from resurge.connectors.contracts import Sink
@@ -26,7 +24,7 @@ from resurge.runtime.worker.arrivals import load_cohorts, send_state, shipped_by
 from resurge.runtime.worker.calls import Call, Made, StatelessCall
 from resurge.runtime.worker.cpu_clock import task_cpu_s
 from resurge.runtime.worker.event_times import watermark_us, without_time
-from resurge.runtime.worker.grouped import Grouped, mask, together
+from resurge.runtime.worker.grouped import Flags, Grouped, mask, together
 from resurge.runtime.worker.lookups import with_lookup
 from resurge.runtime.worker.messages import SOURCES, BufferReport, EpochWork, JobPlan, SlotReport, Split
 from resurge.runtime.worker.outcomes import OutcomeLog
@@ -221,9 +219,9 @@ class LevelTask:
                     mine = late[vertex.parent or 0][vertex.operator.side]
                     rows[vertex.number] = Grouped(mine.frame.select(*vertex.operator.given.schema), mine.ends)
             elif vertex.parent in rows:
-                taken = [group for cohort in takers[self.program.owner(vertex.number) or ""] for group in cohort.key_groups]
+                taken = self._groups_of(takers[self.program.owner(vertex.number) or ""])
                 call, log = self._stateless(vertex, epoch), self._log(vertex, epoch)
-                rows[vertex.number] = call.by_group(rows[vertex.parent], sorted(taken), log)
+                rows[vertex.number] = call.by_group(rows[vertex.parent], taken, log)
         self._send_grouped(rows, epoch, takers)
         self._stage_grouped(rows, epoch, takers)
 
@@ -266,7 +264,7 @@ class LevelTask:
     ) -> Prepared:
         """One input of a cohort; cohorts of the same key groups that read the same exchange share it."""
         feed = self.program.feeds[operator.name][index]
-        shared = feed, tuple(cohort.key_groups)
+        shared = feed, cohort.mine.tobytes()
         if shared in batches:
             return batches[shared]
         shape = self.program.topology.shapes[operator.inputs[index]]
@@ -285,9 +283,8 @@ class LevelTask:
             schema = self.program.exchanges[feed.exchanges[0]].schema
         else:
             schema = combiner.schema(shape) if combiner else shape.schema
-        wanted = mask(cohort.key_groups, self.key_groups)
         empty = Grouped(pl.DataFrame(schema=schema), np.zeros(self.key_groups, dtype=np.int64))
-        grouped = together([piece.within(wanted) for piece in pieces] or [empty])
+        grouped = together([piece.within(cohort.mine) for piece in pieces] or [empty])
         prepared = Prepared(grouped, Batch(schema, (grouped.frame,)))
         if not feed.vertices and not is_mixed:
             batches[shared] = prepared
@@ -321,24 +318,24 @@ class LevelTask:
             send(exchange, table, epoch.epoch, SOURCES, self.targets[exchange.number], self.writers)
             if self.kept[exchange.number].any():
                 # What a shadow makes is for those in this job only.
-                sources = self._groups_of(
-                    takers[self.program.owner(exchange.vertex) or ""], lambda cohort: not cohort.work.shadow
-                )
+                owned = takers[self.program.owner(exchange.vertex) or ""]
+                sources = self._groups_of(cohort for cohort in owned if not cohort.work.shadow)
                 table = table.filter(pl.Series(sources[table.get_column(SOURCE).to_numpy()], dtype=pl.Boolean))
                 groups = key_groups_of(hash_rows(table, exchange.key), self.key_groups)
                 origin = Origin(exchange.number, epoch.epoch, SOURCES)
                 keep(origin, table, groups, self.kept[exchange.number], self.buffer)
 
-    def _groups_of(self, cohorts: Iterable[Cohort], chosen: Callable[[Cohort], bool]) -> npt.NDArray[np.bool_]:
-        return mask(chain.from_iterable(cohort.key_groups for cohort in cohorts if chosen(cohort)), self.key_groups)
+    def _groups_of(self, cohorts: Iterable[Cohort]) -> Flags:
+        found = np.zeros(self.key_groups, dtype=np.bool_)
+        for cohort in cohorts:
+            found |= cohort.mine
+        return found
 
     def _stage_grouped(self, rows: Mapping[int, Grouped], epoch: EpochWork, takers: Mapping[str, list[Cohort]]) -> None:
         """Stage the rows of queries, from key groups that have not shown this epoch."""
         for number in self.queries.keys() & rows.keys():
-            shown = self._groups_of(
-                takers[self.program.owner(number) or ""],
-                lambda cohort: not cohort.work.shadow and epoch.epoch > cohort.work.shown,
-            )
+            owned = takers[self.program.owner(number) or ""]
+            shown = self._groups_of(cohort for cohort in owned if not cohort.work.shadow and epoch.epoch > cohort.work.shown)
             chosen = rows[number].within(shown)
             self._stage(number, chosen.frame, epoch, np.flatnonzero(chosen.counts).tolist())
 

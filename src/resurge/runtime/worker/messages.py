@@ -1,6 +1,7 @@
 """What the driver tells a task and what the task answers."""
 
 import msgspec
+import numpy as np
 
 from resurge.connectors.contracts import StagedPart
 from resurge.errors import JobError
@@ -9,6 +10,8 @@ from resurge.storage.runs import SavedCohort
 
 LAST_EPOCH = 2**62
 SOURCES = -1
+GROUPS, ROWS = "<u2", "<u4"
+"""How columns of key groups and of numbers of rows are written."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -176,11 +179,12 @@ class JobPlan(msgspec.Struct, frozen=True):
 class CohortReport(msgspec.Struct):
     """What became of some key groups of one operator.
 
-    There are two columns: each key group's share of the CPU time, as 32-bit floats, and its rows, as 32-bit numbers.
+    There are three columns: the key groups, as 16-bit numbers, each one's share of the CPU time, as 32-bit floats, and its
+    rows, as 32-bit numbers.
     """
 
     operator: str
-    key_groups: list[int]
+    groups: bytes
     shadow: bool = False
     cursor: int = 0
     shares: bytes = b""
@@ -190,6 +194,16 @@ class CohortReport(msgspec.Struct):
     late_rows: int = 0
     cpu_s: float = 0.0
     copy: bool = False
+
+    @property
+    def key_groups(self) -> list[int]:
+        """The key groups as numbers, for whoever looks at each."""
+        return [int(group) for group in np.frombuffer(self.groups, GROUPS)]
+
+    @property
+    def size(self) -> int:
+        """How many key groups there are."""
+        return len(self.groups) // 2
 
 
 class BufferReport(msgspec.Struct, frozen=True):

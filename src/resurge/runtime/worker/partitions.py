@@ -17,8 +17,8 @@ from resurge.operators.sorted_runs import TableChange, TableSpec
 from resurge.operators.state import KeyedTable, State, joined, joined_changes
 from resurge.runtime.worker import checkpoint_writes
 from resurge.runtime.worker.calls import Made
-from resurge.runtime.worker.grouped import Integers
-from resurge.runtime.worker.messages import LAST_EPOCH, CohortReport, CohortWork, JobPlan, SlotReport
+from resurge.runtime.worker.grouped import Flags, Integers, mask
+from resurge.runtime.worker.messages import GROUPS, LAST_EPOCH, ROWS, CohortReport, CohortWork, JobPlan, SlotReport
 from resurge.storage import paths
 from resurge.storage.durable import DurableStore
 from resurge.storage.node_store import NodeStore
@@ -36,8 +36,6 @@ from resurge.storage.runs import (
 )
 
 MOST_JOBS = 2
-ROWS = "<u4"
-"""How a column of numbers of rows is written."""
 
 
 class _Cached(NamedTuple):
@@ -85,11 +83,12 @@ def table_specs(program: Program, operator: str) -> Mapping[str, TableSpec]:
 
 @dataclass
 class Cohort:
-    """Key groups of one operator that take epochs together, with their state; and what is counted of each key group."""
+    """Key groups of one operator that take epochs together, with their state; `mine` flags them among all key groups."""
 
     work: CohortWork
     state: State
     cursor: int
+    mine: Flags
     rows_in: Integers
     late_rows: int = 0
     cpu_s: float = 0.0
@@ -132,7 +131,7 @@ class CohortStates:
         cursor = min(work.until, max(work.cursor, self.plan.epoch))
         nothing = np.zeros(self.total, dtype=np.int64)
         state, kept = self._state(work)
-        cohort = Cohort(work, state, cursor, nothing, kept=kept)
+        cohort = Cohort(work, state, cursor, mask(work.key_groups, self.total), nothing, kept=kept)
         self.cohorts.append(cohort)
         return cohort
 
@@ -229,11 +228,11 @@ class CohortStates:
             self._remember(cohort, name)
 
     def _report(self, cohort: Cohort) -> CohortReport:
-        groups, work = cohort.key_groups, cohort.work
+        groups, work = np.flatnonzero(cohort.mine), cohort.work
         rows = sum((table.rows_per_group(self.total) for table in cohort.state.values()), np.zeros(self.total, dtype=np.int64))
         return CohortReport(
             work.operator,
-            groups,
+            groups.astype(GROUPS).tobytes(),
             work.shadow,
             cohort.cursor,
             shares(cohort.rows_in[groups], rows[groups]),
@@ -314,6 +313,7 @@ def _joined(cohorts: list[Cohort]) -> Cohort:
         msgspec.structs.replace(first.work, key_groups=groups),
         {name: joined([cohort.state[name] for cohort in cohorts]) for name in first.state},
         first.cursor,
+        np.any([cohort.mine for cohort in cohorts], axis=0),
         np.sum([cohort.rows_in for cohort in cohorts], axis=0),
         sum(cohort.late_rows for cohort in cohorts),
         sum(cohort.cpu_s for cohort in cohorts),

@@ -35,7 +35,8 @@ class Copying:
     `targets` are the nodes of each partition's copies. `question` is the planner's, while it is open. `loads` are samples of all
     partitions' parts of the load, one every `every` epochs, the newest last; `head` is the last epoch that was looked at. `nodes` and `homes`
     are those that the planner was last asked for, when there were `samples`. Primaries keep what epochs after `kept_from` change,
-    for copies that are not there yet. `unproven` are partitions that go on from a copy that no task has read yet.
+    for copies that are not there yet. `size_bytes` are those of whole states, `refresh_bytes` what the last refresh sent. `unproven`
+    are partitions that go on from a copy that no task has read yet.
     """
 
     targets: Mapping[Partition, tuple[NodeId, ...]] = field(default_factory=dict)
@@ -50,4 +51,5 @@ class Copying:
     is_settled: bool = False
     not_before_epoch: int = 0
     size_bytes: Mapping[Partition, int] = field(default_factory=dict)
+    refresh_bytes: Mapping[Partition, int] = field(default_factory=dict)
     unproven: frozenset[Partition] = frozenset()

@@ -203,6 +203,7 @@ class _Moves:
 
     def _user(self, engine: Engine) -> None:
         wait_until(lambda: self._is_loaded() and engine.recovery.all_live, "the state to be loaded", WAIT_S)
+        wait_until(lambda: len(engine.state.copies) == KEY_GROUPS, "the copies", WAIT_S)
         self.quiet_since_s = time.time()
         for repeat, replay, how in itertools.product(range(self.plan.repeats), self.plan.replays, WAYS):
             self.progress(f"{self.state_rows:,} rows of state: {how}, {replay} epochs since the checkpoint, {repeat + 1}.")

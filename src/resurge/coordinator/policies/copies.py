@@ -4,7 +4,7 @@ A copy is shipped as a move's state is: whole, then what epochs changed. It take
 placed anew, and a refresh that fails leaves the older version.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from resurge.coordinator.commands import ChangeRoles, Emit, PlanCopies
@@ -21,8 +21,8 @@ from resurge.protocols.recovery import RecoveryState
 from resurge.telemetry import events
 
 MOST_FIRST_COPIES = 16
-MOST_FIRST_BYTES = 8_000_000
-"""Whole states of one background job, as far as their sizes are known: it holds a core of each of its nodes, so it should be short."""
+MOST_BYTES = 8_000_000
+"""What one background job ships, as far as sizes are known: it holds a core of each of its nodes, so it should be short."""
 REST_EPOCHS = 5
 """How long nothing is shipped after a shipment has failed."""
 
@@ -92,7 +92,7 @@ def _placed(state: JobState, anew: int, now_s: float) -> events.CopiesPlaced:
 
 
 def _due(state: JobState) -> dict[Partition, NodeId]:
-    """What is shipped next: first copies that are missing, some at a time, then those that are too old; one of a partition."""
+    """What is shipped next: first copies that are missing, then those that are too old, some at a time; one of a partition."""
     recovery, every = state.recovery, state.settings.copying.every
     missing, old = dict[Partition, NodeId](), dict[Partition, NodeId]()
     for partition, nodes in state.copying.targets.items():
@@ -107,15 +107,18 @@ def _due(state: JobState) -> dict[Partition, NodeId]:
                 missing.setdefault(partition, node)
             elif copy.cursor < oldest:
                 old.setdefault(partition, node)
-    return _few(missing, state.copying.size_bytes) if missing else old
+    if missing:
+        return _few([*missing.items()][:MOST_FIRST_COPIES], state.copying.size_bytes)
+    # A refresh is taken to be as large as the last one.
+    return _few(old.items(), state.copying.refresh_bytes)
 
 
-def _few(missing: Mapping[Partition, NodeId], size_bytes: Mapping[Partition, int]) -> dict[Partition, NodeId]:
-    """So many first copies that one job ships them soon; one at least, however large."""
+def _few(due: Iterable[Place], size_bytes: Mapping[Partition, int]) -> dict[Partition, NodeId]:
+    """So many copies that one job ships them soon; one at least, however large."""
     found, total = dict[Partition, NodeId](), 0
-    for partition, node in [*missing.items()][:MOST_FIRST_COPIES]:
+    for partition, node in due:
         total += size_bytes.get(partition, 0)
-        if found and total > MOST_FIRST_BYTES:
+        if found and total > MOST_BYTES:
             break
         found[partition] = node
     return found
@@ -128,12 +131,18 @@ def shipped(state: JobState, job: Job, result: JobResult, now_s: float) -> JobSt
         # What goes elsewhere while it is shipped is worth as much as before.
         copies[ship.partition, ship.target] = Replica(ship.partition, ship.target, ship.cursor, job.attempt, Role.COPY)
     sizes = {Partition.parse(name): size for name, size in result.copy_bytes.items()}
-    copying = replace(state.copying, is_settled=False, size_bytes={**state.copying.size_bytes, **sizes})
+    sent = {Partition.parse(name): size for name, size in result.shipped_bytes.items()}
+    refreshed = {ship.partition: sent.get(ship.partition, 0) for ship in job.ships if ship.base is not None}
+    copying = replace(
+        state.copying,
+        is_settled=False,
+        size_bytes={**state.copying.size_bytes, **sizes},
+        refresh_bytes={**state.copying.refresh_bytes, **refreshed},
+    )
     state = _tidied(replace(state, copies=copies, copying=copying))
     if state.migration is not None:
         return state
-    sent = sum(result.shipped_bytes.values())
-    return state.sending(Emit(events.CopiesRefreshed(now_s, state.recovery.head, len(job.ships), sent)))
+    return state.sending(Emit(events.CopiesRefreshed(now_s, state.recovery.head, len(job.ships), sum(sent.values()))))
 
 
 def shipping_failed(state: JobState) -> JobState:

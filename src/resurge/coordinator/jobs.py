@@ -172,8 +172,9 @@ def _primary(state: JobState, partition: Partition, until: int = LAST_EPOCH, nod
 
 def _step_tasks(state: JobState, step: CatchUp, after: RecoveryState) -> tuple[Task, ...]:
     """Those that are live afterwards may take the next epoch in the same job."""
+    kept = _kept_from(state)
     tasks = (
-        _primary(state, partition, LAST_EPOCH if after.statuses[partition].phase is Phase.LIVE else taken[-1])
+        _keeping(_primary(state, partition, LAST_EPOCH if after.statuses[partition].phase is Phase.LIVE else taken[-1]), kept)
         for partition, taken in step.partitions.items()
     )
     return (*tasks, *_shadow_tasks(state, step))

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from resurge.coordinator import draining
-from resurge.coordinator.commands import Cancel, Command, Emit, Plan, PlanMoves, Poll, Respond
+from resurge.coordinator.commands import Cancel, Command, Emit, Plan, PlanCopies, PlanMoves, Poll, Respond
+from resurge.coordinator.copying import CopySettings
 from resurge.coordinator.handle import handle
 from resurge.coordinator.inputs import (
     ENGINE_FAILED,
@@ -25,6 +26,7 @@ from resurge.coordinator.inputs import (
 )
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.move_requests import answered
+from resurge.coordinator.policies.copies import MOST_BYTES
 from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.scheduling import answered as scheduled
 from resurge.coordinator.starting import Found, first_state
@@ -74,6 +76,9 @@ class Driven:
                     waiting.append(Planned(command.number, placement, list(answer.queries)))
                 elif isinstance(command, PlanMoves):
                     waiting.append(answered(command.number, command.problem, self.sizes_bytes))
+                elif isinstance(command, PlanCopies):
+                    # Where copies lie is what a test says.
+                    continue
                 elif (number := getattr(command, "number", None)) is not None:
                     kind = {"Append": Done, "Publish": Published}.get(type(command).__name__, Done)
                     waiting.append(kind(number))
@@ -482,6 +487,42 @@ def test_an_old_copy_is_refreshed_before_the_switch_and_a_new_one_with_it(age: i
     driven.tell(Requested(Move("r1", "counts", N3, [0])))
     driven.finish(driven.job())
     assert any(flight.job.is_shipping_only for flight in driven.state.jobs.values()) is is_shipped_first
+
+
+def test_what_one_job_refreshes_is_bounded_by_what_the_last_refresh_sent() -> None:
+    """Large changes go in several jobs, one after the other; of each partition one copy."""
+    driven = started()
+    settings = replace(driven.state.settings, copying=CopySettings(copies=1, every=2))
+    copies = {(p, N3): Replica(p, N3, 1, driven.state.versions[p], Role.COPY) for p in COUNTS}
+    copying = replace(driven.state.copying, targets=dict.fromkeys(COUNTS, (N3,)))
+    driven.state = replace(driven.state, settings=settings, copies=copies, copying=copying)
+    shipped: list[list[Partition]] = []
+    for _ in range(12):
+        for flight in list(driven.state.jobs.values()):
+            if flight.job.is_shipping_only:
+                shipped.append([ship.partition for ship in flight.job.ships])
+            driven.finish(flight.job, shipped_bytes=MOST_BYTES // 3)
+    assert shipped[0] == COUNTS, "nothing is known of the first one"
+    assert shipped[1:4] == [COUNTS[:3], COUNTS[3:], COUNTS[:3]]
+
+
+def test_a_partition_that_catches_up_after_a_direct_move_keeps_what_it_changes_for_its_copies() -> None:
+    """Otherwise the next refresh of every copy that its node feeds would ship whole states."""
+    driven = started()
+    settings = replace(driven.state.settings, copying=CopySettings(copies=1))
+    copies = {(p, N3): Replica(p, N3, 1, driven.state.versions[p], Role.COPY) for p in COUNTS[1:3]}
+    targets = {**dict.fromkeys(COUNTS[1:3], (N3,)), COUNTS[3]: (N3,)}
+    driven.state = replace(
+        driven.state, settings=settings, copies=copies, copying=replace(driven.state.copying, targets=targets, question=99)
+    )
+    driven.tell(Requested(Move("r1", "counts", N2, [0], DIRECT)))
+    kept: list[int | None] = []
+    for _ in range(8):
+        for flight in list(driven.state.jobs.values()):
+            # The live epochs that it misses while it is shipped are caught up with on its new node.
+            kept += [task.keep_after for task in flight.job.tasks if (task.partition, task.node) == (COUNTS[0], N2)]
+            driven.finish(flight.job)
+    assert kept and None not in kept
 
 
 def test_the_planner_is_not_asked_again_soon_after_it_found_nothing() -> None:

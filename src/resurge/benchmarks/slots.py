@@ -13,8 +13,9 @@ from resurge.connectors.sinks import DiscardSink
 from resurge.model.names import NodeId
 from resurge.operators.aggregates import count
 from resurge.operators.program import compile_topology
-from resurge.runtime.driver.job_plans import JobFrame, PartitionWork, Slots, Work, job_plan
+from resurge.runtime.driver.job_plans import JobFrame, PartitionWork, Work, job_plan
 from resurge.runtime.driver.session import open_session
+from resurge.runtime.driver.slots import Slots
 from resurge.runtime.driver.spark_runner import SparkRunner
 from resurge.runtime.worker.level import JobCode
 from resurge.runtime.worker.messages import EpochWork

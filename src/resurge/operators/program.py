@@ -136,6 +136,19 @@ class Program:
             vertex = self.vertices[vertex.parent]
         return vertex.operator.name
 
+    def chains(self) -> list[list[list[str]]]:
+        """By level, the keyed operators; those that read each other's rows in the same task are together."""
+        found: list[list[list[str]]] = [[] for _ in range(self.levels)]
+        chain_of: dict[str, list[str]] = {}
+        for vertex in self.stateful():
+            name = vertex.operator.name
+            above = {self.owner(number) or name for feed in self.feeds[name] for number in feed.vertices}
+            chains = {id(chain): chain for owner in sorted(above) if (chain := chain_of.get(owner)) is not None}
+            mine = [other for chain in chains.values() for other in chain] + [name]
+            found[vertex.level] = [chain for chain in found[vertex.level] if id(chain) not in chains] + [mine]
+            chain_of |= dict.fromkeys(mine, mine)
+        return found
+
     def branch(self, vertex: Vertex) -> int:
         """Which of its operator's branches a vertex is: there are several below a union."""
         return [other.number for other in self.vertices if other.operator.name == vertex.operator.name].index(vertex.number)

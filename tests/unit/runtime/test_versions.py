@@ -17,7 +17,8 @@ from resurge.protocols.catch_up import next_step
 from resurge.protocols.epoch_sets import EpochSet
 from resurge.protocols.recovery import PartitionStatus, Phase, RecoveryState
 from resurge.runtime.driver.graphs import partition_graph
-from resurge.runtime.driver.job_plans import JobFrame, PartitionWork, Slots, Work, job_plan
+from resurge.runtime.driver.job_plans import JobFrame, PartitionWork, Work, job_plan
+from resurge.runtime.driver.slots import Slots
 from resurge.runtime.driver.versions import Version, Versions
 from resurge.runtime.worker.messages import BufferReport, EpochWork, Replay, SlotReport
 

@@ -23,7 +23,6 @@ from resurge.errors import EngineError, ResurgeError
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import Answer
 from resurge.model.work import Job
-from resurge.protocols.slot_choice import SPREAD, observed
 from resurge.redaction import redacted
 from resurge.runtime.driver import results
 from resurge.runtime.driver.checkpoint_writes import CheckpointWrites
@@ -35,6 +34,8 @@ from resurge.runtime.driver.membership import Membership
 from resurge.runtime.driver.outputs import Outputs, without_rows
 from resurge.runtime.driver.runner import NodesLostError
 from resurge.runtime.driver.scaling import Scaler
+from resurge.runtime.driver.slot_sharing import SlotSharing
+from resurge.runtime.driver.slots import Slots
 from resurge.runtime.driver.sources import Sources
 from resurge.runtime.driver.versions import Versions
 from resurge.runtime.worker.messages import JobPlan, SlotReport
@@ -60,6 +61,7 @@ class Attempt:
     """A job as it runs on Spark, and what came of it."""
 
     job: Job
+    slots: Slots
     work: Work
     plan: JobPlan
     reports: list[SlotReport] | None = None
@@ -116,7 +118,7 @@ class Edge:
         self._scaling = threading.Lock()
         self.respond: Callable[[str, Answer], None] = lambda request, answer: None
         self._settled: Settled = ((), (), (), ())
-        self._load = SPREAD
+        self.sharing = SlotSharing(membership, frame.program)
         self.polled: EpochPlanned | None = None
         self.checkpoint_writes = CheckpointWrites(self.checkpoints, self.versions)
         self.watermarks_us: dict[str, int] = {}
@@ -236,8 +238,8 @@ class Edge:
     # Jobs
 
     def _run(self, job: Job, state: JobState) -> None:
-        slots = self.membership.slots(job.nodes, is_small=self._load.is_small(len(job.epochs)))
-        if (usual := self.versions.usual) is not None and not usual.serves(job, slots.nodes):
+        slots = self.sharing.slots(job)
+        if (usual := self.versions.usual) is not None and not usual.serves(job, slots):
             usual = None
         work = compiled(job, self.frame.program, self.versions, self.ledger, state.sources_published, usual)
         is_foreground = state.lane.foreground == job.attempt
@@ -246,7 +248,7 @@ class Edge:
         plan = job_plan(self.frame, slots, work, job.attempt, expired, self.versions.checkpoints)
         plan = self.checkpoint_writes.planned(job, plan)
         self.versions.pin(plan)
-        attempt = self.attempts[job.attempt] = Attempt(job, work, plan)
+        attempt = self.attempts[job.attempt] = Attempt(job, slots, work, plan)
         if is_foreground:
             self.foreground = attempt
         else:
@@ -302,7 +304,7 @@ class Edge:
         others = self.versions.beside(attempt.plan, reports)
         result = results.job_result(attempt.job, reports, others, levels=levels, **known)
         if attempt.job.live_epoch is not None and len(attempt.job.epochs) == 1:
-            self._load = observed(self._load, result.rows_read, sum(report.cpu_s for report in reports), result.state_bytes)
+            self.sharing.observe(attempt.plan, reports, result.rows_read, result.state_bytes)
         durable = self.checkpoint_writes.durable(attempt.job, attempt.plan, reports)
         return JobEnded(name, msgspec.structs.replace(result, durable=durable))
 
@@ -316,7 +318,7 @@ class Edge:
         return self.sources.lag_rows(reached, newest)
 
     def _adopt(self, attempt: Attempt, state: JobState) -> None:
-        self.versions.adopt(attempt.job, attempt.plan, attempt.reports or [])
+        self.versions.adopt(attempt.job, attempt.plan, attempt.reports or [], attempt.slots)
         if attempt.job.buffered_for:
             self.versions.buffer(attempt.job.attempt, attempt.reports or [])
         self.checkpoint_writes.adopted(attempt.job, attempt.plan, state)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -11,33 +10,13 @@ from resurge.model.names import NodeId
 from resurge.model.work import Role, Shipment, Task
 from resurge.operators.program import Program
 from resurge.runtime.driver.layouts import Usual
+from resurge.runtime.driver.slots import Slots
 from resurge.runtime.driver.versions import Versions
 from resurge.runtime.worker.messages import LAST_EPOCH, CohortWork, EpochWork, JobPlan, Replay, Sending, SlotWork, Split
 from resurge.storage.runs import SavedCohort
 
 Checkpoints = Mapping[int, Mapping[str, list[SavedCohort]]]
 """By epoch and operator, the states that checkpoints have."""
-
-
-@dataclass(frozen=True)
-class Slots:
-    """The slots of a job: each belongs to a node, and each node's partitions are shared out among its slots."""
-
-    nodes: tuple[NodeId, ...]
-    cpu_share: Mapping[NodeId, float]
-
-    def of(self, node: NodeId, key_group: int) -> int:
-        """The slot that runs a key group on a node."""
-        mine = self._slots[node]
-        return mine[key_group % len(mine)]
-
-    @cached_property
-    def _slots(self) -> Mapping[NodeId, list[int]]:
-        """The slots of each node; asked for every partition, so that looking at all slots each time would take long."""
-        found: dict[NodeId, list[int]] = {}
-        for index, owner in enumerate(self.nodes):
-            found.setdefault(owner, []).append(index)
-        return found
 
 
 @dataclass(frozen=True)
@@ -163,7 +142,7 @@ def cohorts(partitions: Iterable[PartitionWork], checkpoints: Checkpoints) -> li
     return made
 
 
-def sendings(slots: "Slots", mine: Sequence[Sequence[PartitionWork]]) -> dict[int, list[Sending]]:
+def sendings(slots: Slots, mine: Sequence[Sequence[PartitionWork]]) -> dict[int, list[Sending]]:
     """By slot, what it sends to the slots whose partitions arrive: one shipment for each cohort there."""
     found: dict[int, list[Sending]] = {}
     for target, items in enumerate(mine):
@@ -174,7 +153,7 @@ def sendings(slots: "Slots", mine: Sequence[Sequence[PartitionWork]]) -> dict[in
         for item, groups in arriving.items():
             if item.origin is not None:
                 sending = Sending(target, item.operator, sorted(groups), item.origin.segment, item.cursor, item.origin.since)
-                found.setdefault(slots.of(item.origin.node, 0), []).append(sending)
+                found.setdefault(slots.first(item.origin.node), []).append(sending)
     return found
 
 
@@ -206,12 +185,12 @@ def job_plan(
     routes = {} if usual else {name: [-1] * groups for name in frame.program.partitioned_operators()}
     for node, items in work.partitions.items():
         for item in items:
-            slot = slots.of(node, item.key_group)
+            slot = slots.of(node, item.operator, item.key_group)
             mine[slot].append(item)
             routes[item.operator][item.key_group] = slot
     replays: list[list[Replay]] = [[] for _ in range(count)]
     for node, wanted in work.replays.items():
-        replays[slots.of(node, 0)] += wanted
+        replays[slots.first(node)] += wanted
     shares = shared_out(work.splits, count)
     sends = sendings(slots, mine)
     first = {node: index for index, node in reversed(list(enumerate(slots.nodes)))}

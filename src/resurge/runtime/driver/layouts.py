@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from resurge.model.names import NodeId
 from resurge.model.work import Assignment, Job
+from resurge.runtime.driver.slots import Slots
 from resurge.runtime.worker.messages import CohortLayout, JobPlan, Layout, SlotReport
 from resurge.storage import paths
 
@@ -17,24 +17,25 @@ class Usual:
     """
 
     assignment: Assignment
-    nodes: tuple[str, ...]
+    slots: Slots
     layout: Layout
     epoch: int
     attempt: str
     reports: Sequence[SlotReport]
 
-    def serves(self, job: Job, nodes: Sequence[NodeId]) -> bool:
+    def serves(self, job: Job, slots: Slots) -> bool:
         """Whether a job goes on from it: the same partitions on the same slots, with the versions of its attempt."""
         tasks = job.steady
         return (
             tasks is not None
             and tasks.assignment is self.assignment
             and (tasks.cursor, tasks.version) == (self.epoch, self.attempt)
-            and tuple(nodes) == self.nodes
+            and slots.nodes == self.slots.nodes
+            and slots.chains is self.slots.chains
         )
 
 
-def usual_after(known: Usual | None, job: Job, plan: JobPlan, reports: Sequence[SlotReport]) -> Usual | None:
+def usual_after(known: Usual | None, job: Job, plan: JobPlan, reports: Sequence[SlotReport], slots: Slots) -> Usual | None:
     """The layout from which the next usual epoch can go on, once a job has succeeded."""
     if job.steady is None:
         return known
@@ -43,8 +44,7 @@ def usual_after(known: Usual | None, job: Job, plan: JobPlan, reports: Sequence[
     layout = _layout(plan, reports)
     if sum(len(cohort.key_groups) for mine in layout.cohorts for cohort in mine) != len(job.steady):
         return None
-    nodes = tuple(slot.node for slot in plan.slots)
-    return Usual(job.steady.assignment, nodes, layout, plan.epoch, plan.attempt, reports)
+    return Usual(job.steady.assignment, slots, layout, plan.epoch, plan.attempt, reports)
 
 
 def _layout(plan: JobPlan, reports: Sequence[SlotReport]) -> Layout:

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping
 from resurge.coordinator.inputs import Member as KnownMember
 from resurge.coordinator.inputs import NodesChanged
 from resurge.model.names import NodeId
-from resurge.runtime.driver.job_plans import Slots
 from resurge.runtime.driver.options import RunOptions
 from resurge.runtime.driver.runner import Member, Runner
+from resurge.runtime.driver.slots import Chains, Slots
 
 
 class Membership:
@@ -37,12 +37,12 @@ class Membership:
     def _known(self, member: Member) -> KnownMember:
         return KnownMember(member.cores * member.cpu_share * self.options.headroom, member.domain)
 
-    def slots(self, needed: Collection[NodeId], *, is_small: bool = False) -> Slots:
+    def slots(self, needed: Collection[NodeId], chains: Chains, *, is_small: bool = False) -> Slots:
         """One slot per core of the nodes that are needed, in a fixed order of nodes; a single one for little work on one node."""
         nodes = [node for node in sorted(needed) if node in self.members]
         if is_small and len(nodes) == len(self.members) == 1 and self.runner.has_costly_slots:
             return Slots(tuple(nodes), self._shares(nodes))
-        return Slots(tuple(n for n in nodes for _ in range(self.members[n].cores)), self._shares(nodes))
+        return Slots(tuple(n for n in nodes for _ in range(self.members[n].cores)), self._shares(nodes), chains)
 
     def _shares(self, nodes: list[NodeId]) -> Mapping[NodeId, float]:
         return {node: self.members[node].cpu_share for node in nodes}

@@ -8,6 +8,7 @@ from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.work import Job, Pair, Replica, Role
 from resurge.operators.program import Program
 from resurge.runtime.driver.layouts import Usual, usual_after
+from resurge.runtime.driver.slots import Slots
 from resurge.runtime.worker.messages import BufferReport, CohortReport, JobPlan, Replay, SlotReport
 from resurge.storage import paths
 from resurge.storage.runs import SavedCohort
@@ -61,7 +62,7 @@ class Versions:
         if usual is not None:
             for report in usual.reports:
                 for cohort in report.cohorts:
-                    self._adopt_cohort(cohort, report, NodeId(usual.nodes[report.slot]))
+                    self._adopt_cohort(cohort, report, usual.slots.nodes[report.slot])
         return self._others
 
     def of(self, replica: Replica) -> Version:
@@ -123,7 +124,7 @@ class Versions:
                     name = paths.slot_segment(plan.epoch, plan.attempt, level, index)
                     self.files.setdefault(NodeId(slot.node), set()).update((name, paths.local_buffer(name)))
 
-    def adopt(self, job: Job, plan: JobPlan, reports: Sequence[SlotReport]) -> None:
+    def adopt(self, job: Job, plan: JobPlan, reports: Sequence[SlotReport], slots: Slots) -> None:
         """An attempt succeeded: its versions are the newest, and what it was told to remove is gone."""
         self.pinned.pop(plan.attempt, None)
         for slot in plan.slots:
@@ -132,7 +133,7 @@ class Versions:
             node = NodeId(plan.slots[report.slot].node)
             self.files[node].update(report.segments)
             self.files[node].update(buffer.file for buffer in report.buffers)
-        self.usual = usual_after(self.usual, job, plan, reports)
+        self.usual = usual_after(self.usual, job, plan, reports, slots)
         if self.usual is not None and plan.layout is self.usual.layout:
             self._adopt_usual(self.usual)
             return

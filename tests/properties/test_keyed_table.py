@@ -52,9 +52,7 @@ def check(table, model):
     wanted = [(word, number) for word in ("b", None, "a", "z") for number in (5, 0, 3, 1, 2, 4)]
     assert table.contains(keys_of(wanted)).tolist() == [key in model for key in wanted]
     assert table.lookup(keys_of(wanted)).get_column("value").to_list() == [model.get(key) for key in wanted]
-    (numbers,) = table.numbers(
-        keys_of(wanted), ["value"], sorted_runs.hash_rows(keys_of(wanted), table.spec.routing or PLAIN.key)
-    )
+    (numbers,) = table.numbers(keys_of(wanted), ["value"], table.spec.hashes(keys_of(wanted)))
     assert numbers.tolist() == [model.get(key, 0) for key in wanted]
 
 

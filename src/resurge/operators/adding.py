@@ -14,9 +14,9 @@ _LARGE = 2**62
 
 
 def added(
-    table: KeyedTable, changed: pl.DataFrame, routing: Hashes, known: Integers, aggregates: Aggregates
+    table: KeyedTable, changed: pl.DataFrame, hashes: Hashes, known: Integers, aggregates: Aggregates
 ) -> list[pl.Series] | None:
-    """The parts of all rows, with those in state added where a row's key may be known there.
+    """The parts of all rows, which have these hashes, with those in state added where a row's key may be known there.
 
     None where some part is no count or sum of plain numbers, or a whole number might not fit.
     """
@@ -25,8 +25,8 @@ def added(
     names = all_partial_columns(aggregates)
     keys = columns_of(changed, table.spec.key)
     if known.size < changed.height:
-        keys, routing = taken(keys, known), routing[known]
-    older = table.numbers(keys, names, routing)
+        keys, hashes = taken(keys, known), hashes[known]
+    older = table.numbers(keys, names, hashes)
     made = []
     for name, old in zip(names, older, strict=True):
         values = changed.get_column(name).to_numpy().copy()

@@ -63,13 +63,13 @@ class KeyedAggregate(KeyedOperator):
         if changed.height and table.runs:
             changed = self._with_older(table, changed, keys.hashes)
         output = changed.select(*self.key, *final_expressions(self.aggregates))
-        return Outcome(output, {"aggregates": TableDelta(changed, routing=keys.hashes)}, routing=keys.hashes)
+        return Outcome(output, {"aggregates": TableDelta(changed, hashes=keys.hashes)}, routing=keys.hashes)
 
-    def _with_older(self, table: KeyedTable, changed: pl.DataFrame, routing: Hashes) -> pl.DataFrame:
+    def _with_older(self, table: KeyedTable, changed: pl.DataFrame, hashes: Hashes) -> pl.DataFrame:
         """The parts of the keys that came, merged with those in state."""
-        parts = added(table, changed, routing, np.arange(changed.height), self.aggregates)
+        parts = added(table, changed, hashes, np.arange(changed.height), self.aggregates)
         if parts is not None:
             return pl.DataFrame([*(changed.get_column(name) for name in self.key), *parts])
-        older = table.lookup(changed, routing).rename(lambda name: name + _OLD)
+        older = table.lookup(changed, hashes).rename(lambda name: name + _OLD)
         merging = merge_with(self.aggregates, _OLD, changed.schema)
         return changed.hstack(older).with_columns(merging).select(changed.columns)

@@ -26,6 +26,7 @@ from resurge.operators.sorted_runs import (
     TableSpec,
     alive,
     interleaved,
+    is_sorted,
     merge,
     places_in,
     run_of,
@@ -57,10 +58,10 @@ class KeyedTable:
     runs: tuple[Run, ...] = ()
     low: int | None = None
 
-    def lookup(self, keys: pl.DataFrame, routing: Hashes | None = None) -> pl.DataFrame:
+    def lookup(self, keys: pl.DataFrame, hashes: Hashes | None = None) -> pl.DataFrame:
         """The table's rows for these keys, in the keys' order; a key that has none gives a row of nulls."""
         values = {name: kind for name, kind in self.spec.schema.items() if name not in self.spec.key}
-        found = self._find(keys, routing)
+        found = self._find(keys, hashes)
         pieces = [taken(columns_of(hits.run.rows, [*values]), hits.places) for hits in found]
         place = np.full(keys.height, sum(piece.height for piece in pieces), dtype=np.int64)
         for hits, first in zip(found, np.cumsum([0, *(piece.height for piece in pieces)]), strict=False):
@@ -68,10 +69,10 @@ class KeyedTable:
         pieces.append(pl.DataFrame(schema=values).clear(1))
         return taken(pl.concat(pieces, rechunk=True), place)
 
-    def numbers(self, keys: pl.DataFrame, names: Sequence[str], routing: Hashes) -> list[npt.NDArray[Any]]:
+    def numbers(self, keys: pl.DataFrame, names: Sequence[str], hashes: Hashes) -> list[npt.NDArray[Any]]:
         """The values of number columns for these keys, in the keys' order; 0 for a key that has none."""
         values = [np.zeros(keys.height, dtype=np.float64 if self.spec.schema[name].is_float() else np.int64) for name in names]
-        for run, rows, places in self._find(keys, routing):
+        for run, rows, places in self._find(keys, hashes):
             for name, column in zip(names, values, strict=True):
                 column[rows] = run.rows.get_column(name).to_numpy().take(places)
         return values
@@ -135,14 +136,18 @@ class KeyedTable:
             raise ValueError("expected a table with a bucket column")
         return self.spec.bucket
 
-    def _find(self, keys: pl.DataFrame, routing: Hashes | None = None) -> list[Hits]:
+    def _find(self, keys: pl.DataFrame, hashes: Hashes | None = None) -> list[Hits]:
         """Those of the keys that have a row, and where, for each run that has any of them."""
         if not self.runs or not keys.height:
             return []
         wanted = columns_of(keys, self.spec.key)
-        hashes = self.spec.hashes(wanted, routing)
-        rows = np.argsort(hashes, kind="stable")
-        hashes = hashes[rows]
+        if hashes is None:
+            hashes = self.spec.hashes(wanted)
+        if is_sorted(hashes):
+            rows = np.arange(hashes.size)
+        else:
+            rows = np.argsort(hashes)
+            hashes = hashes[rows]
         is_open = np.ones(rows.size, dtype=np.bool_)
         found = []
         for run in reversed(self.runs):

@@ -5,6 +5,7 @@ sums. Floating-point numbers are added one by one in the order of the rows, so t
 keys are in the batch.
 """
 
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,22 +16,27 @@ import polars as pl
 
 from resurge.operators.aggregates import Aggregates, Part, merge_expressions, parts_of
 from resurge.operators.coding import MOST_CODES, Coded
+from resurge.operators.columns import taken
+from resurge.operators.hashing import Hashes
 
 _CODE = "__code"
 _ROWS = "count()"
 MOST_CELLS = 1 << 23
 MOST_CELLS_PER_ROW = 8
 ROWS_PER_PANE = 8
+MOST_PATTERNS = 8
+"""So many results are kept for other windows while a batch lasts; each may be larger than the batch."""
 
 Integers = npt.NDArray[np.int64]
 
 
 class Windowed(NamedTuple):
-    """Rows of key code, window number and parts, by code and then by window."""
+    """Rows of key, window number and parts, by the keys' hashes and then by window."""
 
-    codes: Integers
+    keys: list[pl.Series]
+    hashes: Hashes
     windows: Integers
-    parts: pl.DataFrame
+    parts: list[pl.Series]
 
 
 class Ordered(NamedTuple):
@@ -68,6 +74,22 @@ class Panes:
     @cached_property
     def _running(self) -> dict[str, Integers]:
         return {}
+
+    @cached_property
+    def _shared(self) -> dict[Hashable, Windowed]:
+        return {}
+
+    def shared(self, pattern: Hashable, make: Callable[[], Windowed]) -> Windowed:
+        """What windows that divide the panes in the same way have in common; the last few are kept."""
+        found = self._shared.pop(pattern, None) or make()
+        self._shared[pattern] = found
+        if len(self._shared) > MOST_PATTERNS:
+            self._shared.pop(next(iter(self._shared)))
+        return found
+
+    def of_codes(self, codes: Integers, windows: Integers, parts: Iterable[pl.Series]) -> Windowed:
+        """The result for keys of these codes."""
+        return Windowed(taken(self.keys.keys, codes).get_columns(), self.keys.hashes[codes], windows, list(parts))
 
     @cached_property
     def numbers(self) -> Integers:
@@ -153,7 +175,7 @@ def windowed(panes: Panes, size_us: int, slide_us: int, open_from: int | None, a
     found, place = np.unique(panes.codes[row] * width + (window - first), return_inverse=True)
     summed = merged_parts(panes.parts[row], place.astype(np.int64), found.size, aggregates)
     windows = found % width + first
-    return Windowed(found // width, windows if numbers is None else numbers[windows], summed)
+    return panes.of_codes(found // width, windows if numbers is None else numbers[windows], summed.get_columns())
 
 
 def _from_totals(panes: Panes, size_us: int, slide_us: int, open_from: int | None, parts: list[Part]) -> Windowed:
@@ -169,17 +191,30 @@ def _from_totals(panes: Panes, size_us: int, slide_us: int, open_from: int | Non
     for part in parts:
         sums = present if part.name == _ROWS else _differences(panes.totals(part.name), begins, ends)
         columns.append(pl.Series(part.name, sums[codes, number]))
-    return Windowed(codes, windows[number], pl.DataFrame(columns))
+    return panes.of_codes(codes, windows[number], columns)
 
 
 def _from_order(panes: Panes, size_us: int, slide_us: int, open_from: int | None, parts: list[Part]) -> Windowed:
-    """Rows in order of key and time: a window takes neighbours, and windows begin and end with rows in the order of windows."""
-    rows, times = panes.ordered, panes.times_us
+    """Windows that divide the panes of a batch in the same way differ in their number only; many large ones do."""
+    times = panes.times_us
     first, last = (times - size_us) // slide_us + 1, times // slide_us
     if open_from is not None:
         first = np.maximum(first, -(-open_from // slide_us))
         # A pane all of whose windows are closed is in none, and the next one's are all new.
         last = np.maximum(last, first - 1)
+    origin = int(first[0])
+    first, last = first - origin, last - origin
+    pattern = first.tobytes(), last.tobytes(), tuple(part.name for part in parts)
+    found = panes.shared(pattern, lambda: _in_order(panes, first, last, parts))
+    return found._replace(windows=found.windows + origin)
+
+
+def _in_order(panes: Panes, first: Integers, last: Integers, parts: list[Part]) -> Windowed:
+    """Rows in order of key and time: a window takes neighbours, and windows begin and end with rows in the order of windows.
+
+    `first` and `last` have the windows of each pane.
+    """
+    rows = panes.ordered
     first, last = first[rows.panes], last[rows.panes]
     begun = last[:-1] + 1
     beginning, ending = last - first + 1, last - first + 1
@@ -193,7 +228,7 @@ def _from_order(panes: Panes, size_us: int, slide_us: int, open_from: int | None
     windows = np.arange(starts.size) + (last + 1 - np.cumsum(beginning))[starts]
     sums = [panes.running(part.name) for part in parts]
     columns = [pl.Series(part.name, sum_[1:][stops] - sum_[starts]) for part, sum_ in zip(parts, sums, strict=True)]
-    return Windowed(rows.codes[starts], windows, pl.DataFrame(columns))
+    return panes.of_codes(rows.codes[starts], windows, columns)
 
 
 def _differences(totals: Integers, begins: Integers, ends: Integers) -> Integers:

@@ -112,38 +112,37 @@ class Window(KeyedOperator):
             nothing = pl.DataFrame(schema=table.spec.schema)
             emitted = nothing if self.emit == "update" else self._closed(table, nothing, low)
             return Outcome(self._output(emitted), {"windows": TableDelta(low=low)}, late_rows)
-        changed, routing = self._changed(panes, table, open_from)
-        kept, kept_routing = changed, routing
+        changed, hashes, routing = self._changed(panes, table, open_from)
+        kept = changed
         if low is not None:
             is_open = changed.get_column(START).to_numpy() >= low
             if not is_open.all():
-                kept, kept_routing = taken(changed, np.flatnonzero(is_open)), routing[is_open]
-        changes = {"windows": TableDelta(kept, low=low, routing=kept_routing)}
+                kept, hashes = taken(changed, np.flatnonzero(is_open)), hashes[is_open]
+        changes = {"windows": TableDelta(kept, low=low, hashes=hashes)}
         if self.emit == "update":
             return Outcome(self._output(changed), changes, late_rows, routing=routing)
         return Outcome(self._output(self._closed(table, changed, low)), changes, late_rows)
 
-    def _changed(self, panes: Panes, table: KeyedTable, open_from: int | None) -> tuple[pl.DataFrame, Hashes]:
-        """The new parts of the keys and open windows that have rows in this epoch, and the keys' hashes."""
+    def _changed(self, panes: Panes, table: KeyedTable, open_from: int | None) -> tuple[pl.DataFrame, Hashes, Hashes]:
+        """The new parts of the keys and open windows that have rows in this epoch, and the hashes of the rows and of their keys."""
         found = windowed(panes, self.span.size_us, self.span.slide_us, open_from, self.aggregates)
-        routing = panes.keys.hashes[found.codes]
         starts = found.windows * self.span.slide_us
-        keys = taken(panes.keys.keys, found.codes).get_columns()
-        changed = pl.DataFrame([*keys, pl.Series(START, starts), *found.parts.get_columns()])
+        changed = pl.DataFrame([*found.keys, pl.Series(START, starts), *found.parts])
+        hashes = table.spec.hashes(changed, found.hashes)
         last = table.highest_bucket
         # Windows that start after the last one in state are new.
         known = np.flatnonzero(starts <= last) if last is not None else starts[:0]
         if not known.size:
-            return changed, routing
-        parts = added(table, changed, routing, known, self.aggregates)
+            return changed, hashes, found.hashes
+        parts = added(table, changed, hashes, known, self.aggregates)
         if parts is not None:
-            return pl.DataFrame([*keys, changed.get_column(START), *parts]), routing
-        older = table.lookup(taken(changed, known), routing[known]).rename(lambda name: name + _OLD)
+            return pl.DataFrame([*found.keys, changed.get_column(START), *parts]), hashes, found.hashes
+        older = table.lookup(taken(changed, known), hashes[known]).rename(lambda name: name + _OLD)
         merging = merge_with(self.aggregates, _OLD, changed.schema)
         merged = taken(changed, known).hstack(older).with_columns(merging).select(changed.columns)
         place = np.arange(changed.height)
         place[known] = changed.height + np.arange(known.size)
-        return taken(pl.concat([changed, merged], rechunk=True), place), routing
+        return taken(pl.concat([changed, merged], rechunk=True), place), hashes, found.hashes
 
     def _open_from(self, watermark_us: int | None) -> int | None:
         return None if watermark_us is None else self.span.closed_before(watermark_us)

@@ -48,13 +48,28 @@ def test_windows_of_whole_numbers(seed: int, cells_per_row: int, monkeypatch: py
     rng = random.Random(seed)
     monkeypatch.setattr(window_sums, "MOST_CELLS_PER_ROW", cells_per_row)
     panes = panes_of(rng, rng.randrange(1, 40), rng.choice((3, 30)))
-    slide = rng.randrange(1, 7)
-    size, open_from = slide * rng.randrange(1, 4) + rng.randrange(slide), rng.choice((None, 5))
-    made = windowed(panes, size, slide, open_from, AGGREGATES)
-    cells = list(zip(made.codes.tolist(), made.windows.tolist(), strict=True))
-    assert cells == sorted(set(cells))
-    sums = made.parts.select("count()", "sum(n)").rows()
-    assert dict(zip(cells, sums, strict=True)) == expected(panes, size, slide, open_from)
+    # Several windows over one batch: large ones divide it alike, and share what they compute.
+    for _ in range(6):
+        slide = rng.randrange(1, 7) * rng.choice((1, 50))
+        size, open_from = slide * rng.randrange(1, 4) + rng.randrange(slide), rng.choice((None, 5))
+        made = windowed(panes, size, slide, open_from, AGGREGATES)
+        codes = np.searchsorted(panes.keys.hashes, made.hashes)
+        cells = list(zip(codes.tolist(), made.windows.tolist(), strict=True))
+        assert cells == sorted(set(cells))
+        assert pl.DataFrame(made.keys).equals(panes.keys.keys[codes])
+        sums = pl.DataFrame(made.parts).select("count()", "sum(n)").rows()
+        assert dict(zip(cells, sums, strict=True)) == expected(panes, size, slide, open_from)
+
+
+def test_windows_that_divide_a_batch_alike_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their size; also if others, which divide it otherwise, come in between."""
+    monkeypatch.setattr(window_sums, "MOST_CELLS_PER_ROW", 0)
+    frame = panes_of(random.Random(1), 40, 3)
+    panes = Panes(frame.parts, np.arange(40), frame.codes, frame.keys)
+    small, large = [(7, 7), (5, 2), (9, 3)], [(1000, 500), (3000, 1500), (90_000, 45_000)]
+    firsts = [windowed(panes, *spans, None, AGGREGATES) for spans in (large[0], *small, large[1], *small, large[2])]
+    assert all(found.hashes is firsts[0].hashes for found in (firsts[4], firsts[8]))
+    assert len(panes._shared) <= window_sums.MOST_PATTERNS
 
 
 @pytest.mark.parametrize("times", [[0], [7, 7_000_007, 21_000_007], [0, 1, 10**15], list(range(-3, 60, 9))])

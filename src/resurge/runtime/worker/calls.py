@@ -103,7 +103,7 @@ class Call:
     def _cut_delta(self, delta: TableDelta, spec: TableSpec) -> Callable[[int], TableDelta]:
         """How to find one key group's part of what changed in a table."""
         key = spec.key if spec.routing is None else spec.routing
-        upserts = None if delta.upserts is None else self._grouped(delta.upserts, key, delta.routing)
+        upserts = None if delta.upserts is None else self._grouped(delta.upserts, key, delta.hashes)
         deletes = None if delta.deletes is None else self._grouped(delta.deletes, key)
         return lambda group: TableDelta(
             None if upserts is None else upserts.of_group(group), None if deletes is None else deletes.of_group(group), delta.low

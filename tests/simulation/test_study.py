@@ -82,6 +82,16 @@ def test_at_no_moment_are_fewer_queries_available_than_with_blocking() -> None:
         assert back["all_back_s"] <= others["all_back_s"]
 
 
+def test_what_fits_nowhere_but_in_sum_comes_back_though_no_node_does() -> None:
+    """Two of ten nodes die for good. Each of two lost partitions needs 0.6 of a node, and none has more than 0.45 left."""
+    for seed in (1, 2, 4):
+        scenario = scenario_of(FailureCase("two", "incremental", 2, ()), Study(load=0.6), 10, 15, seed)
+        outcome = simulate(scenario, seed)
+        assert outcome.broken is None and outcome.recovery.all_live
+        down = {query for event in outcome.events if isinstance(event, QueriesChanged) for query in event.down}
+        assert down and len(outcome.recovery.capacity) == 8
+
+
 def test_queries_come_back_in_order_of_value() -> None:
     """What comes back later is worth no more per query, as long as it needs as much."""
     events = played(*strategies("incremental"))["incremental"]

@@ -1,8 +1,8 @@
 """Strategies: when failed partitions come back, which, and on which nodes. Pure; joins the protocol to the planner.
 
-`incremental` takes what fits into the capacity that is free now, the most valuable queries first. `blocking` waits for all
-replacement nodes. `eager` puts everything on whoever is left, whatever their load. `source-replay` does the same after
-rolling everything back at each failure.
+`incremental` takes what fits into the capacity that is free now, the most valuable queries first; what fits only into all nodes
+together comes last. `blocking` waits for all replacement nodes. `eager` puts everything on whoever is left, whatever their load.
+`source-replay` does the same after rolling everything back at each failure.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,10 @@ from resurge.protocols.recovery import Graph, Phase, QueryNeed, RecoveryState
 STRATEGIES = ("incremental", "blocking", "eager", "source-replay")
 LARGE_PROBLEM = 400
 FILLED, LEAST_EXTRA = 1.2, 0.2
-"""On a large cluster the levels together may fill this much of a node, and so much more than they would if all nodes were there."""
+"""On a large cluster the levels together may fill this much of a node, and so much more than they would if all nodes were there.
+
+What fits nowhere may fill a node as far: with the usual headroom it still works for less than its whole time.
+"""
 MOST_PASSES = 3
 TOLERANCE = 1e-9
 LEAST_COST = 1e-6
@@ -48,7 +51,7 @@ class Strategy:
 
     @property
     def heeds_capacity(self) -> bool:
-        """Whether nodes are never filled above their capacity."""
+        """Whether nodes are not filled above their capacity as long as that leaves nothing out that fits in sum."""
         return self.name == "incremental"
 
 
@@ -89,7 +92,10 @@ def answered(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partit
         # Nothing is left out, so nothing is chosen; the largest find a node first.
         placement = spread(recovery, waiting, _left(recovery, frozenset(waiting)), copies=copies, filling=OVERFILLED)
         return Answer(placement, tuple(recovery.graph.queries))
-    return _what_fits(recovery, strategy, copies)
+    answer = _what_fits(recovery, strategy, copies)
+    if answer.placement or not strategy.overfills_at_last or recovery.has_phase(Phase.CATCHING_UP):
+        return answer
+    return _what_fits_in_sum(recovery, strategy, copies)
 
 
 def moved(before: RecoveryState, after: RecoveryState) -> list[Partition]:
@@ -130,9 +136,25 @@ def _what_fits(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Part
         if answer.placement or len(recovery.capacity) < strategy.nodes_wanted:
             return answer
         # Nobody is waited for: what only fits beside others of its level comes back all the same.
-    plan, placement = _planned(recovery, strategy, _failed(recovery), {})
+    plan, placement = _planned(recovery, strategy, _failed(recovery), {}, recovery.free())
     better = _in_place(recovery, placement, copies)
     return Answer(better if len(better) == len(placement) else placement, tuple(plan.queries))
+
+
+def _what_fits_in_sum(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partition, NodeId]) -> Answer:
+    """What no node has room for alone, if the nodes together have room for all that waits; none is filled far."""
+    left = _left(recovery, frozenset(recovery.of_phase(Phase.STALLED)))
+    waiting = sum(recovery.costs.get(partition, 0.0) for partition in recovery.of_phase(Phase.DOWN, Phase.STALLED))
+    if waiting > sum(value for node, value in left.items() if recovery.capacity[node] > 0) + TOLERANCE:
+        # Some must wait for a node anyway.
+        return Answer({})
+    free = {node: value + (FILLED - 1) * recovery.capacity[node] for node, value in left.items()}
+    plan, placement = _planned(recovery, strategy, _failed(recovery), {}, free)
+    better = spread(recovery, placement, left, copies=copies, filling=OVERFILLED)
+    for partition, node in better.items():
+        free[node] -= recovery.costs.get(partition, 0.0)
+    is_bounded = all(free[node] >= -TOLERANCE for node in better.values())
+    return Answer(better if is_bounded else placement, tuple(plan.queries))
 
 
 def _failed(recovery: RecoveryState) -> dict[str, QueryNeed]:
@@ -141,11 +163,15 @@ def _failed(recovery: RecoveryState) -> dict[str, QueryNeed]:
 
 
 def _planned(
-    recovery: RecoveryState, strategy: Strategy, failed: Mapping[str, QueryNeed], placed: Mapping[Partition, NodeId]
+    recovery: RecoveryState,
+    strategy: Strategy,
+    failed: Mapping[str, QueryNeed],
+    placed: Mapping[Partition, NodeId],
+    left: Mapping[NodeId, float],
 ) -> tuple[RecoveryPlan, dict[Partition, NodeId]]:
-    """What the planner chooses of some queries beside what is placed already, and where it finds room for that."""
+    """What the planner chooses of some queries beside what is placed already, within what nodes have left, and where."""
     names = {str(p): p for p in recovery.of_phase(Phase.DOWN, Phase.STALLED) if p not in placed}
-    free = {str(node): max(0.0, value) for node, value in _free_beside(recovery, placed).items()}
+    free = {str(node): max(0.0, value) for node, value in left.items()}
     costs = {name: float(recovery.costs.get(partition, 0.0)) for name, partition in names.items()}
     wanted = {
         name: Query(need.priority, sorted(str(partition) for partition in need.partitions if str(partition) in names))
@@ -177,7 +203,7 @@ def _level_by_level(recovery: RecoveryState, strategy: Strategy, copies: Mapping
     for _ in range(MOST_PASSES):
         waiting = {name: need.partitions - there for name, need in failed.items()}
         left = {name: failed[name] for name, more in waiting.items() if more and full.isdisjoint(levels[p] for p in more)}
-        wanted = _planned(recovery, strategy, left, placed)[1] if left else {}
+        wanted = _planned(recovery, strategy, left, placed, _free_beside(recovery, placed))[1] if left else {}
         found = _in_place(recovery, wanted, copies, placed, limits)
         for partition in upstream if found else ():
             # One below a partition that found no room would wait for it, and keep others out.

@@ -6,6 +6,7 @@ Exactly-once input is checked where a job takes it (`World.run`), exactly-once o
 from collections.abc import Mapping
 
 from resurge.coordinator.commands import Cancel, Command, Emit, Poll, ReleaseNodes, RequestNodes, Run
+from resurge.coordinator.scheduling import FILLED
 from resurge.coordinator.state import JobState
 from resurge.errors import SimulationError
 from resurge.model.gaps import Gap
@@ -30,7 +31,7 @@ def check_step(known: JobState, state: JobState, world: World) -> None:
     check_restore_points(before, after, 0 if is_writing or state.taken else state.settings.checkpoint_interval)
     is_complete = strategy.overfills_at_last and len(after.capacity) >= strategy.nodes_wanted
     if strategy.heeds_capacity and not is_complete:
-        check_capacity(before, after)
+        check_capacity(before, after, FILLED if strategy.overfills_at_last else 1.0)
     if strategy.name != "source-replay":
         # A user's move may begin in the step in which the balancer's own ends.
         ways = {migration.how for migration in (known.migration, state.migration) if migration is not None}
@@ -123,15 +124,15 @@ def check_copies(state: JobState, world: World) -> None:
             raise SimulationError(f"{partition} on {home} has a copy on {node}, of the same failure domain; expected another")
 
 
-def check_capacity(before: RecoveryState, after: RecoveryState) -> None:
-    """The partitions that run on a node never cost more than it may spend, unless they did so from the beginning."""
+def check_capacity(before: RecoveryState, after: RecoveryState, filled: float = 1.0) -> None:
+    """The partitions that run on a node never cost more than so much of what it may spend, unless they did so from the beginning."""
     known, used = _used(before), _used(after)
     for node, cost in used.items():
         # One that begins to drain in the same step took what it did while it had its capacity.
-        allowed = max(after.capacity[node], before.capacity.get(node, 0.0), known.get(node, 0.0))
+        allowed = max(filled * after.capacity[node], before.capacity.get(node, 0.0), known.get(node, 0.0))
         if cost > allowed * (1 + TOLERANCE) + TOLERANCE:
             raise SimulationError(
-                f"node {node} has partitions of cost {cost:.6f}; expected at most its capacity, {after.capacity[node]:.6f}"
+                f"node {node} has partitions of cost {cost:.6f}; expected at most {filled:g} of its capacity, {after.capacity[node]:.6f}"
             )
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from resurge.coordinator.scheduling import (
     OVERFILLED,
     Strategy,
@@ -174,3 +176,32 @@ def test_what_fits_only_beside_others_of_its_level_waits_for_missing_nodes_and_f
     alone = replace(STRATEGY, nodes_wanted=2)
     planned = schedule(schedule(recovery, alone), alone)
     assert not planned.of_phase(Phase.DOWN) and min(planned.free().values()) >= 0
+
+
+def fragmented(*costs: float) -> RecoveryState:
+    """Partitions of these costs, the last of which is down; each of the others lives on a node of its own."""
+    parts = [Partition("large", KeyGroup(group)) for group in range(len(costs))]
+    graph = Graph(dict.fromkeys(parts, frozenset()), {str(p): QueryNeed(1, frozenset((p,))) for p in parts})
+    nodes = [NodeId(f"n{number}") for number in range(len(parts))]
+    recovery = transitions.begin(graph, dict.fromkeys(nodes, 1.0), dict(zip(parts, nodes, strict=True)), 5)
+    return after_loss(replace(recovery, costs=dict(zip(parts, costs, strict=True))), nodes[-1:], STRATEGY)
+
+
+@pytest.mark.parametrize(
+    ("costs", "node"),
+    [((0.6, 0.5, 0.6), "n1"), ((0.6, 0.5, 0.4), "n1"), ((0.9, 0.8, 0.4), None), ((0.7, 0.65, 0.6), None)],
+    ids=["in sum", "alone", "not in sum", "too full"],
+)
+def test_what_fits_only_in_sum_fills_a_node_a_little_more(costs: tuple[float, ...], node: str | None) -> None:
+    """Two of three nodes of 1 are left, and no other comes: 0.6 beside 0.5 is little too much, 0.6 beside 0.65 is more than that."""
+    recovery, wanted = fragmented(*costs), replace(STRATEGY, overfills_at_last=True)
+    lost = Partition("large", KeyGroup(len(costs) - 1))
+    assert schedule(recovery, wanted).statuses[lost].node == node
+
+
+def test_what_fits_only_in_sum_comes_back_after_what_fits() -> None:
+    """Who catches up first may be what the room is for; then nothing is left out."""
+    recovery, wanted = fragmented(0.6, 0.5, 0.6), replace(STRATEGY, overfills_at_last=True)
+    first, lost = (Partition("large", KeyGroup(group)) for group in (0, 2))
+    busy = {**recovery.statuses, first: replace(recovery.statuses[first], phase=Phase.CATCHING_UP)}
+    assert schedule(replace(recovery, statuses=busy), wanted).statuses[lost].node is None

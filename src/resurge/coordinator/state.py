@@ -115,7 +115,7 @@ class Lane:
     """The live epochs: they are run one after another.
 
     `began_s` and `ended_s` are when the last one began and ended, `rest_s` is how long after its beginning the next is due,
-    `late_s` how late it began, `is_looked` whether lagging partitions had their chance since. `foreground` is the job that
+    `late_s` how late it began, `before_s` how late the one before it was, `is_looked` whether lagging partitions had their chance since. `foreground` is the job that
     everything else waits for, `awaited` are background jobs that the next live epoch waits for until a time. `considered` is what
     was known when steps were last chosen, `hurried` when it was last asked whether the next live epoch should begin early.
     """
@@ -125,6 +125,7 @@ class Lane:
     ended_s: float = float("-inf")
     rest_s: float = 0.0
     late_s: float = 0.0
+    before_s: float = 0.0
     is_looked: bool = True
     foreground: str | None = None
     awaited: frozenset[str] = frozenset()

@@ -65,7 +65,7 @@ class StepChoice:
     @cached_property
     def recovery_comes_first(self) -> bool:
         """True if the next live epoch is delayed by one catch-up step, or, while no query is live, by all of them."""
-        return self.is_idle or (not self.timing.taken and recovery_comes_first(self.recovery))
+        return self.is_idle or (not self.timing.taken and not self.timing.was_late and recovery_comes_first(self.recovery))
 
     @property
     def runs_in_background(self) -> bool:

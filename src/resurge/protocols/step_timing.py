@@ -65,7 +65,8 @@ class StepTiming:
     `usual_s` is the duration of epochs now, `normal_s` when every partition was live, `unit_s` how long a fully loaded node works
     for one. `is_concurrent` is False where jobs run one by one, and while background steps are stuck. `taken` counts the epochs
     that steps have taken since the last live epoch, `late_s` is how long after its time the live epoch begins that is due now,
-    `over_s` how much longer than normal the last one took. `reading_s` is how long one node would read the input of one epoch.
+    `over_s` how much longer than normal the last one took. `reading_s` is how long one node would read the input of one epoch,
+    `before_s` how late the last live epoch began and by how much longer than normal it took.
     """
 
     interval_s: float
@@ -78,11 +79,17 @@ class StepTiming:
     late_s: float = 0.0
     over_s: float = 0.0
     reading_s: float = 0.0
+    before_s: float = 0.0
 
     @property
     def is_late(self) -> bool:
         """True if the live epoch that is due now has used its slack by waiting for a step."""
         return self.late_s > self.latency_slack_s / 2
+
+    @property
+    def was_late(self) -> bool:
+        """True if the last live epoch was later than its slack: readers notice two of them in a row."""
+        return self.before_s > self.latency_slack_s
 
     @property
     def waiting_slack_s(self) -> float:

@@ -118,6 +118,9 @@ def test_a_live_epoch_waits_for_one_step_when_hardly_anything_is_live() -> None:
     later = choice(recovery, replace(QUIET, taken=4))
     assert not later.recovery_comes_first
     assert later.runs_in_background
+    again = choice(recovery, replace(QUIET, before_s=2.0 * QUIET.latency_slack_s))
+    assert not again.recovery_comes_first
+    assert again.runs_in_background
 
 
 def test_live_epochs_wait_for_all_while_they_would_serve_nobody() -> None:

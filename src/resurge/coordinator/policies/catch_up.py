@@ -18,16 +18,33 @@ def choice(state: JobState) -> StepChoice:
     unit_s = settings.interval_s * settings.headroom
     is_concurrent = settings.is_concurrent and not rhythm.progress.is_stuck
     pace, lane = rhythm.pace, state.lane
-    late_s, over_s = lane.late_s, 0.0
+    late_s, longer_s, before_s = lane.late_s, 0.0, lane.before_s
     if lane.turn is Turn.RESTING:
-        late_s, over_s = 0.0, max(0.0, lane.ended_s - lane.began_s - max(pace.normal_s, pace.took_s))
+        late_s, longer_s = 0.0, over_s(state)
+        before_s = lane.late_s + longer_s
     reading_s = unit_s * state.reading_cost
     timing = StepTiming(
-        settings.interval_s, pace.took_s, pace.normal_s, cost, unit_s, is_concurrent, rhythm.taken, late_s, over_s, reading_s
+        settings.interval_s,
+        pace.took_s,
+        pace.normal_s,
+        cost,
+        unit_s,
+        is_concurrent,
+        rhythm.taken,
+        late_s,
+        longer_s,
+        reading_s,
+        before_s,
     )
     shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
     under_way = [flight.step for flight in state.background if flight.step is not None]
     return StepChoice(recovery, state.buffers.coverage(recovery.graph.upstream), shadows, timing, under_way)
+
+
+def over_s(state: JobState) -> float:
+    """How much longer than normal the last live epoch took, with what it waited for."""
+    lane, pace = state.lane, state.rhythm.pace
+    return max(0.0, lane.ended_s - lane.began_s - max(pace.normal_s, pace.took_s))
 
 
 def comes_first(state: JobState) -> bool:

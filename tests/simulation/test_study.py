@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from resurge.coordinator import costs
 from resurge.simulator.simulation import simulate
 from resurge.studies.correlated_failure import arrivals
 from resurge.studies.correlated_failure_report import summarise, write_figure
@@ -84,13 +85,18 @@ def test_at_no_moment_are_fewer_queries_available_than_with_blocking() -> None:
 
 
 def test_what_fits_nowhere_but_in_sum_comes_back_though_no_node_does() -> None:
-    """Two of ten nodes die for good. Each of two lost partitions needs 0.6 of a node, and none has more than 0.45 left."""
+    """Two of ten nodes die for good. Each of two lost partitions needs 0.6 of a node, and none has more than 0.45 left.
+
+    Then balancing swaps partitions, until no node has more than it may.
+    """
     for seed in (1, 2, 4):
         scenario = scenario_of(FailureCase("two", "incremental", 2, ()), Study(load=0.6), 10, 15, seed)
         outcome = simulate(scenario, seed)
         assert outcome.broken is None and outcome.recovery.all_live
         down = {query for event in outcome.events if isinstance(event, QueriesChanged) for query in event.down}
         assert down and len(outcome.recovery.capacity) == 8
+        used = costs.used(outcome.recovery)[1]
+        assert all(used.get(node, 0.0) <= capacity for node, capacity in outcome.recovery.capacity.items())
 
 
 def test_queries_come_back_in_order_of_value() -> None:

@@ -146,3 +146,13 @@ def test_tight_drain_is_found_where_largest_first_fails(algorithm: str):
     costs = [0.5, 0.5, 0.4, 0.3, 0.3]
     problem = MoveProblem(nodes, {f"p/{index}": MovePartition("n1", cost) for index, cost in enumerate(costs)})
     assert len(moves_of(algorithm, problem)) == 5
+
+
+def test_two_nodes_that_are_as_full_are_relieved_by_two_swaps():
+    """Neither swap alone lowers what the level waits for, and there is room for no single move."""
+    costs = {"n1": (0.6, 0.5), "n2": (0.6, 0.5), "n3": (0.3, 0.3), "n4": (0.3, 0.3)}
+    partitions = {f"{node}-{index}": MovePartition(node, cost) for node, here in costs.items() for index, cost in enumerate(here)}
+    problem = MoveProblem({node: MoveNode(1.0) for node in costs}, partitions, most_moves=4)
+    plan = ALGORITHMS["balanced"](problem)
+    assert len(plan.moves) == 4
+    assert plan.imbalance == pytest.approx(0.9 / (3.4 / 4))

@@ -54,8 +54,9 @@ def test_every_schedule_can_be_replayed_from_its_inputs(strategy: str) -> None:
         for driver in simulate("random", seed, strategy, is_checked=False).drivers:
             assert_replays(driver)
     for seed in range(SEEDS // 4):
-        for driver in simulate("elastic", seed, strategy, is_checked=False).drivers:
-            assert_replays(driver)
+        for scenario in ("elastic", "crowded"):
+            for driver in simulate(scenario, seed, strategy, is_checked=False).drivers:
+                assert_replays(driver)
 
 
 def test_nothing_depends_on_the_order_of_a_set() -> None:

@@ -14,7 +14,15 @@ from resurge.experiments.hashtag_topology import PRIORITIES
 from resurge.model.requests import Move
 from resurge.simulator.faults import Arrive, Kill, RestartDriver, Schedule
 from resurge.simulator.simulation import Drawn, Outcome, simulate
-from resurge.telemetry.events import CheckpointFinished, CopiesUsed, NodeJoined, NodeLost, PartitionsGivenUp, RecoveryPlanned
+from resurge.telemetry.events import (
+    CheckpointFinished,
+    CopiesUsed,
+    MoveStarted,
+    NodeJoined,
+    NodeLost,
+    PartitionsGivenUp,
+    RecoveryPlanned,
+)
 from resurge.telemetry.recovery_metrics import outages
 from tests.support.simulated_scenarios import SCENARIOS
 
@@ -114,6 +122,22 @@ def test_no_more_is_skipped_than_is_declared(request: pytest.FixtureRequest) -> 
         remembered += any(driver.first.gaps for driver in outcome.drivers)
     assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
     assert count < 100 or (given_up > count // 10 and remembered > count // 20)
+
+
+def test_no_room_that_is_made_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
+    """Live partitions move closer for what fits nowhere, while nodes and drivers die."""
+    count = request.config.getoption("--schedules") // 8
+    made, broken = 0, []
+    for seed in range(count):
+        outcome = simulate("crowded", seed, "incremental")
+        if outcome.broken:
+            broken.append(described(outcome))
+        # Nothing else moves while queries are out.
+        begun = [event.at_s for event in outcome.events if isinstance(event, MoveStarted)]
+        out = [(outage.from_s, outage.to_s or float("inf")) for outage in outages(outcome.events)]
+        made += any(from_s < at_s < to_s for at_s in begun for from_s, to_s in out)
+    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
+    assert count < 100 or made > count // 50
 
 
 @pytest.mark.parametrize(("scenario", "seed", "strategy"), kept_seeds())

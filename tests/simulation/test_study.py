@@ -99,6 +99,19 @@ def test_what_fits_nowhere_but_in_sum_comes_back_though_no_node_does() -> None:
         assert all(used.get(node, 0.0) <= capacity for node, capacity in outcome.recovery.capacity.items())
 
 
+def test_live_partitions_make_room_for_what_fits_nowhere() -> None:
+    """Two of ten nodes die for good. What is lost needs 0.66 of a node or more, and none has 0.55 left before smaller ones move closer."""
+    for seed in (1, 3, 5):
+        scenario = scenario_of(FailureCase("two", "incremental", 2, ()), Study(load=0.7), 10, 15, seed)
+        outcome = simulate(scenario, seed)
+        assert outcome.broken is None and outcome.recovery.all_live
+        assert len(outcome.recovery.capacity) == 8
+        ended = [event for event in outcome.events if isinstance(event, MoveEnded)]
+        assert ended and not ended[0].failure and ended[0].moved > 1
+        back_s = max(event.at_s for event in outcome.events if isinstance(event, QueriesChanged) and event.back)
+        assert ended[0].at_s <= back_s
+
+
 def test_queries_come_back_in_order_of_value() -> None:
     """What comes back later is worth no more per query, as long as it needs as much."""
     events = played(*strategies("incremental"))["incremental"]

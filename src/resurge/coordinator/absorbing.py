@@ -181,7 +181,9 @@ def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
         return giving_up.kept_within_limit(replace(state, question=Question(unanswerable=before)), now_s)
     gone = frozenset(moved(before, after))
     versions = {partition: version for partition, version in state.versions.items() if partition not in gone}
-    state = replace(state, recovery=after, versions=versions, question=Question())
+    # What they buffered for others is on the nodes that they have left.
+    buffers = state.buffers.without_producers(gone) if gone else state.buffers
+    state = replace(state, recovery=after, versions=versions, buffers=buffers, question=Question())
     state = copies.promoted(state, before, now_s) if state.copies else state
     events = list(planned_events(now_s, before, after, answer.took_s, state.strategy.name))
     emitted, load = state.emitted.measured(now_s, after, state.buffers.size_bytes)

@@ -1,18 +1,22 @@
 """Requests to move load: which are refused and why, what they mean, and what the planner is asked."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from resurge.coordinator.commands import Respond
 from resurge.coordinator.inputs import MovesPlanned
+from resurge.coordinator.scheduling import FILLED
 from resurge.coordinator.state import JobState
 from resurge.errors import InfeasibleError
 from resurge.model.names import KeyGroup, NodeId, Partition
 from resurge.model.requests import CPA, CPAL, PRECOPY, WAYS, Answer, Balance, Drain, Move
 from resurge.planning.key_group_moves import ALGORITHMS, DEFAULT_ALGORITHM, MoveNode, MovePartition, MovePlan, MoveProblem
 from resurge.planning.problem_files import nearest
+from resurge.protocols.recovery import Phase
 
 TOLERANCE = 1e-9
+WAITING = "(no node)"
+"""Where the planner finds partitions that are down; no node that runs tasks is called so."""
 LEAST_MOVES, MOST_SHARE = 4, 0.25
 """A balance moves this many partitions at most, or this share of them: what is left is for the next time."""
 
@@ -88,17 +92,17 @@ def wished(state: JobState, wish: Move) -> dict[Partition, NodeId]:
     }
 
 
-def fits(state: JobState, moves: Mapping[Partition, NodeId]) -> str:
-    """Why some target has no room for what would come; empty if all have."""
+def fits(state: JobState, moves: Mapping[Partition, NodeId], filled: float = 1.0) -> str:
+    """Why some target has no room for what would come, within so much of its capacity; empty if all have."""
     recovery = state.recovery
     used: dict[NodeId, float] = {}
     for partition, known in recovery.statuses.items():
         node = moves.get(partition, known.node)
-        if node is not None:
+        if node is not None and (partition in moves or known.phase is not Phase.STALLED):
             used[node] = used.get(node, 0.0) + recovery.costs.get(partition, 0.0)
     for target in sorted(set(moves.values())):
         capacity = recovery.capacity.get(target, 0.0)
-        if used[target] > capacity * (1 + TOLERANCE) + TOLERANCE:
+        if used[target] > filled * capacity * (1 + TOLERANCE) + TOLERANCE:
             return (
                 f"node {target} may spend {capacity:.3g} CPU seconds per second and would have to spend {used[target]:.3g}; "
                 "move fewer key groups, or choose another node"
@@ -106,8 +110,11 @@ def fits(state: JobState, moves: Mapping[Partition, NodeId]) -> str:
     return ""
 
 
-def move_problem(state: JobState, drains: NodeId | None) -> MoveProblem:
-    """What the planner is asked: a node is to be emptied, or else load is to be even."""
+def move_problem(state: JobState, drains: NodeId | None, waiting: Collection[Partition] = ()) -> MoveProblem:
+    """What the planner is asked: a node is to be emptied, or else load is to be even.
+
+    Partitions that wait for room are, to the planner, on a node that is to be emptied.
+    """
     recovery = state.recovery
     nodes = {
         str(node): MoveNode(
@@ -117,6 +124,8 @@ def move_problem(state: JobState, drains: NodeId | None) -> MoveProblem:
         )
         for node, capacity in sorted(recovery.capacity.items())
     }
+    if waiting:
+        nodes[WAITING] = MoveNode(TOLERANCE, drains=True)
     levels = recovery.graph.levels
     copies: dict[Partition, list[str]] = {}
     for partition, node in sorted(state.copies):
@@ -124,7 +133,10 @@ def move_problem(state: JobState, drains: NodeId | None) -> MoveProblem:
             copies.setdefault(partition, []).append(str(node))
     partitions = {
         str(partition): MovePartition(
-            str(known.node), recovery.costs.get(partition, 0.0), levels[partition], copies=tuple(copies.get(partition, ()))
+            str(known.node) if partition not in waiting else WAITING,
+            recovery.costs.get(partition, 0.0),
+            levels[partition],
+            copies=tuple(copies.get(partition, ())),
         )
         for partition, known in recovery.statuses.items()
     }
@@ -143,7 +155,7 @@ def answered(number: int, problem: MoveProblem, sizes_bytes: Mapping[Partition, 
         }
         problem = replace(problem, partitions=sized)
     try:
-        plan = _with_copies_or_without(problem)
+        plan = _with_copies_or_without(problem) if WAITING not in problem.nodes else _filling_nodes(problem)
     except InfeasibleError as error:
         return MovesPlanned(number, refusal=str(error))
     moves = {move.partition: NodeId(move.target) for move in plan.moves}
@@ -160,6 +172,15 @@ def _with_copies_or_without(problem: MoveProblem) -> MovePlan:
             raise
         bare = {name: replace(partition, copies=()) for name, partition in problem.partitions.items()}
         return ALGORITHMS[DEFAULT_ALGORITHM](replace(problem, partitions=bare))
+
+
+def _filling_nodes(problem: MoveProblem) -> MovePlan:
+    """Room for what waits is made within capacity, or else by filling nodes a little more."""
+    try:
+        return _with_copies_or_without(problem)
+    except InfeasibleError:
+        nodes = {name: replace(node, capacity=FILLED * node.capacity) for name, node in problem.nodes.items()}
+        return _with_copies_or_without(replace(problem, nodes=nodes))
 
 
 def summary(state: JobState, moves: Mapping[Partition, NodeId], answer: MovesPlanned) -> str:

@@ -121,8 +121,8 @@ def _everything(recovery: RecoveryState, copies: Mapping[Partition, NodeId]) -> 
 
 
 def _left(recovery: RecoveryState, apart_from: Collection[Partition] = ()) -> dict[NodeId, float]:
-    # A node that may spend nothing drains: it comes last, however empty it is.
-    left = {node: value if value > 0 else float("-inf") for node, value in recovery.capacity.items()}
+    # A node that may spend nothing drains: it takes nothing.
+    left = {node: value for node, value in recovery.capacity.items() if value > 0}
     for partition, status in recovery.statuses.items():
         if status.node in left and partition not in apart_from:
             left[status.node] -= recovery.costs.get(partition, 0.0)
@@ -143,11 +143,11 @@ def _what_fits(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Part
 
 def _what_fits_in_sum(recovery: RecoveryState, strategy: Strategy, copies: Mapping[Partition, NodeId]) -> Answer:
     """What no node has room for alone, if the nodes together have room for all that waits; none is filled far."""
-    left = _left(recovery, frozenset(recovery.of_phase(Phase.STALLED)))
-    waiting = sum(recovery.costs.get(partition, 0.0) for partition in recovery.of_phase(Phase.DOWN, Phase.STALLED))
-    if waiting > sum(value for node, value in left.items() if recovery.capacity[node] > 0) + TOLERANCE:
+    lost = frozenset(recovery.of_phase(Phase.DOWN, Phase.STALLED))
+    if not is_room_in_sum(recovery, lost):
         # Some must wait for a node anyway.
         return Answer({})
+    left = _left(recovery, lost)
     free = {node: value + (FILLED - 1) * recovery.capacity[node] for node, value in left.items()}
     plan, placement = _planned(recovery, strategy, _failed(recovery), {}, free)
     better = spread(recovery, placement, left, copies=copies, filling=OVERFILLED)
@@ -155,6 +155,13 @@ def _what_fits_in_sum(recovery: RecoveryState, strategy: Strategy, copies: Mappi
         free[node] -= recovery.costs.get(partition, 0.0)
     is_bounded = all(free[node] >= -TOLERANCE for node in better.values())
     return Answer(better if is_bounded else placement, tuple(plan.queries))
+
+
+def is_room_in_sum(recovery: RecoveryState, lost: Collection[Partition]) -> bool:
+    """Whether all nodes together have room for partitions that do not run, whatever each has alone."""
+    left = _left(recovery, lost)
+    needed = sum(recovery.costs.get(partition, 0.0) for partition in lost)
+    return needed <= sum(left.values()) + TOLERANCE
 
 
 def _failed(recovery: RecoveryState) -> dict[str, QueryNeed]:

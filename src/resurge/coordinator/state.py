@@ -115,9 +115,10 @@ class Lane:
     """The live epochs: they are run one after another.
 
     `began_s` and `ended_s` are when the last one began and ended, `rest_s` is how long after its beginning the next is due,
-    `late_s` how late it began, `before_s` how late the one before it was, `is_looked` whether lagging partitions had their chance since. `foreground` is the job that
-    everything else waits for, `awaited` are background jobs that the next live epoch waits for until a time. `considered` is what
-    was known when steps were last chosen, `hurried` when it was last asked whether the next live epoch should begin early.
+    `late_s` how late it began, `before_s` how late the one before it was, `stood_back` how often recovery stood back because of
+    that since partitions began to catch up, `is_looked` whether lagging partitions had their chance since. `foreground` is the job
+    that everything else waits for, `awaited` are background jobs that the next live epoch waits for until a time. `considered` is
+    what was known when steps were last chosen, `hurried` when it was last asked whether the next live epoch should begin early.
     """
 
     turn: Turn = Turn.RESTING
@@ -126,6 +127,7 @@ class Lane:
     rest_s: float = 0.0
     late_s: float = 0.0
     before_s: float = 0.0
+    stood_back: int = 0
     is_looked: bool = True
     foreground: str | None = None
     awaited: frozenset[str] = frozenset()
@@ -239,8 +241,8 @@ class Migration:
     `moves` are the partitions that have not switched yet, with their targets. `question` is the planner's, while it is open.
     With `rides` their states are small enough to be shipped with the switch.
     A drain plans again until its node is empty. `shipped_bytes` is what the last shipment of each partition sent, `rounds` how
-    many there were. `request` is empty for the balancer. Primaries keep what epochs after `kept_from` change. Partitions that
-    move by `cpa` or `direct` pause from `paused_s` on, until they have caught up; `is_paused` while `direct` ships their states.
+    many there were. `request` is empty for the balancer. With `makes_room`, live partitions make room for others that are down.
+    Primaries keep what epochs after `kept_from` change. Partitions that move by `cpa` or `direct` pause from `paused_s` on, until they have caught up; `is_paused` while `direct` ships their states.
     """
 
     request: str
@@ -249,6 +251,7 @@ class Migration:
     moves: Mapping[Partition, NodeId] = field(default_factory=dict)
     question: int | None = None
     drains: NodeId | None = None
+    makes_room: bool = False
     is_dry_run: bool = False
     is_planned: bool = False
     is_reported: bool = False
@@ -265,11 +268,15 @@ class Migration:
 
 @dataclass(frozen=True)
 class Balancing:
-    """What the balancer saw: the last epoch that it looked at, for how many load was uneven, and from which on it may act again."""
+    """What the balancer saw: the last epoch that it looked at, for how many load was uneven, and from which on it may act again.
+
+    `no_room` says on which nodes no room could be made, and for what.
+    """
 
     head: int = 0
     uneven: int = 0
     not_before_epoch: int = 0
+    no_room: tuple[frozenset[NodeId], frozenset[Partition]] | None = None
 
 
 @dataclass(frozen=True)

@@ -103,4 +103,9 @@ class StepTiming:
         A row waits half an interval, then for the job. While partitions are down, epochs are shorter than normal; half of the
         difference may be used.
         """
-        return max(0.0, self.normal_s - self.usual_s) / 2 + SLACK_SHARE * (self.interval_s / 2 + self.usual_s)
+        return latency_slack_s(self.interval_s, self.usual_s, self.normal_s)
+
+
+def latency_slack_s(interval_s: float, usual_s: float, normal_s: float) -> float:
+    """The slack where epochs are due at this interval and take so long now, and when every partition is live."""
+    return max(0.0, normal_s - usual_s) / 2 + SLACK_SHARE * (interval_s / 2 + usual_s)

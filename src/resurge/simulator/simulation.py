@@ -36,7 +36,14 @@ from resurge.simulator.faults import (
 from resurge.simulator.journal import Journal
 from resurge.simulator.requests import wish_of
 from resurge.simulator.running import Doomed
-from resurge.simulator.scenarios import Scenario, elastic_scenario, limited_scenario, random_scenario, scaling_scenario
+from resurge.simulator.scenarios import (
+    Scenario,
+    crowded_scenario,
+    elastic_scenario,
+    limited_scenario,
+    random_scenario,
+    scaling_scenario,
+)
 from resurge.simulator.world import World
 from resurge.telemetry.events import Event, JobStopped, NodesKilled
 from resurge.telemetry.log import TelemetryLog
@@ -46,7 +53,7 @@ ALGORITHM = "greedy"
 
 LONGEST_WAIT_S = 6.0
 
-Drawn = Literal["random", "elastic", "scaling", "limited"]
+Drawn = Literal["random", "elastic", "scaling", "limited", "crowded"]
 """Families of scenarios that are drawn from a seed."""
 
 
@@ -79,7 +86,13 @@ def simulate(
     (True, True)
     """
     rng = random.Random(seed)
-    drawn = {"random": random_scenario, "elastic": elastic_scenario, "scaling": scaling_scenario, "limited": limited_scenario}
+    drawn = {
+        "random": random_scenario,
+        "elastic": elastic_scenario,
+        "scaling": scaling_scenario,
+        "limited": limited_scenario,
+        "crowded": crowded_scenario,
+    }
     chosen = drawn[scenario](rng) if isinstance(scenario, str) else scenario
     log = telemetry or TelemetryLog()
     events: list[Event] = []

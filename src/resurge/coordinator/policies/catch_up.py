@@ -8,7 +8,10 @@ from resurge.coordinator.state import JobState, Turn
 from resurge.protocols import recovery as transitions
 from resurge.protocols.catch_up import CatchUp
 from resurge.protocols.step_choice import EARLY_SHARE, StepChoice
-from resurge.protocols.step_timing import StepCost, StepTiming
+from resurge.protocols.step_timing import StepCost, StepTiming, latency_slack_s
+
+MOST_STOOD_BACK = 20
+"""In one recovery, so many live epochs are not waited for because the one before was late."""
 
 
 def choice(state: JobState) -> StepChoice:
@@ -20,8 +23,7 @@ def choice(state: JobState) -> StepChoice:
     pace, lane = rhythm.pace, state.lane
     late_s, longer_s, before_s = lane.late_s, 0.0, lane.before_s
     if lane.turn is Turn.RESTING:
-        late_s, longer_s = 0.0, over_s(state)
-        before_s = lane.late_s + longer_s
+        late_s, longer_s, before_s = 0.0, _over_s(state), stood_back(state)[0]
     reading_s = unit_s * state.reading_cost
     timing = StepTiming(
         settings.interval_s,
@@ -41,7 +43,20 @@ def choice(state: JobState) -> StepChoice:
     return StepChoice(recovery, state.buffers.coverage(recovery.graph.upstream), shadows, timing, under_way)
 
 
-def over_s(state: JobState) -> float:
+def stood_back(state: JobState) -> tuple[float, int]:
+    """How late the last live epoch was and how much longer than normal, and how often recovery has stood back because of that.
+
+    Where epochs take most of their interval, one that was late makes all later ones late: recovery does not stand back for ever.
+    """
+    lane, pace = state.lane, state.rhythm.pace
+    late_s = lane.late_s + _over_s(state)
+    if not state.is_catching_up:
+        return 0.0, 0
+    is_late = late_s > latency_slack_s(state.settings.interval_s, pace.took_s, pace.normal_s)
+    return (late_s, lane.stood_back + 1) if is_late and lane.stood_back < MOST_STOOD_BACK else (0.0, lane.stood_back)
+
+
+def _over_s(state: JobState) -> float:
     """How much longer than normal the last live epoch took, with what it waited for."""
     lane, pace = state.lane, state.rhythm.pace
     return max(0.0, lane.ended_s - lane.began_s - max(pace.normal_s, pace.took_s))

@@ -157,7 +157,7 @@ def _tidied(state: JobState) -> JobState:
     kept = {
         (partition, node): copy
         for (partition, node), copy in state.copies.items()
-        if moves.get(partition) == node
+        if (moves.get(partition) == node != state.recovery.statuses[partition].node)
         or (is_apart(state, partition, node) and _is_wanted(state, partition, node, targets.get(partition, ())))
     }
     return state if len(kept) == len(state.copies) else replace(state, copies=kept)

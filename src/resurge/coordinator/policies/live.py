@@ -22,9 +22,9 @@ def rested(state: JobState, now_s: float) -> JobState:
     if left_s <= 0 or is_early:
         due_s = lane.began_s + lane.rest_s
         late_s = max(0.0, now_s - due_s) if lane.began_s > float("-inf") else 0.0
-        before_s = lane.late_s + catch_up.over_s(state)
-        lane = replace(state.lane, turn=Turn.DUE, began_s=now_s, late_s=late_s, before_s=before_s, is_looked=True)
-        return replace(state, lane=lane)
+        before_s, stood_back = catch_up.stood_back(state)
+        lane = replace(state.lane, turn=Turn.DUE, began_s=now_s, late_s=late_s, before_s=before_s, stood_back=stood_back)
+        return replace(state, lane=replace(lane, is_looked=True))
     return state
 
 

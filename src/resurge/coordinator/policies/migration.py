@@ -15,8 +15,9 @@ from resurge.coordinator.inputs import JobResult, MovesPlanned
 from resurge.coordinator.jobs import shipping_job
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.move_requests import fits, move_problem, responded
-from resurge.coordinator.policies import balance, copies, replaying
+from resurge.coordinator.policies import balance, copies, making_room, replaying
 from resurge.coordinator.policies.submitting import submitted
+from resurge.coordinator.scheduling import FILLED
 from resurge.coordinator.state import JobState, Migration
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import CPA, CPAL, PAUSING, PRECOPY, Answer, Balance, Drain, Move, Verdict
@@ -58,17 +59,22 @@ def proposed(state: JobState, now_s: float) -> JobState:
     """Ask the planner, or ship what must be shipped before the switch; the same state if there is nothing to do now."""
     migration = state.migration
     if migration is None:
-        return balance.proposed(state, now_s)
+        balanced = balance.proposed(state, now_s)
+        return balanced if balanced is not state else making_room.proposed(state, now_s)
     if migration.is_paused:
         return _shipped_directly(state, migration, now_s)
-    if migration.question is not None or not state.recovery.all_live:
+    if migration.makes_room and not making_room.is_wanted(state):
+        return given_up(state, "nothing waits for room any more", now_s)
+    if migration.question is not None or not _may_move(state, migration):
         return state
     if not migration.is_planned:
-        problem = move_problem(state, migration.drains)
+        problem = move_problem(state, migration.drains, making_room.waiting(state) if migration.makes_room else ())
         migration = replace(migration, question=state.next_number)
         return replace(state, next_number=state.next_number + 1, migration=migration).sending(
             PlanMoves(state.next_number, problem)
         )
+    if arrived := [p for p, node in migration.moves.items() if state.recovery.statuses[p].node == node]:
+        return _brought(state, migration, arrived, now_s)
     if migration.how in PAUSING:
         return _paused(state, migration, now_s) if migration.moves else _caught_up(state, migration, now_s)
     unready = _unready(state, migration)
@@ -83,6 +89,18 @@ def proposed(state: JobState, now_s: float) -> JobState:
     state, attempt = state.new_attempt()
     job = shipping_job(state, attempt, moves)
     return submitted(state, now_s, job, is_foreground=not state.settings.is_concurrent)
+
+
+def _brought(state: JobState, migration: Migration, arrived: Collection[Partition], now_s: float) -> JobState:
+    """A recovery has brought partitions to where they were to go."""
+    left = {partition: node for partition, node in migration.moves.items() if partition not in arrived}
+    state = replace(state, migration=replace(migration, moves=left, moved=migration.moved + len(arrived)))
+    return state if left else _concluded(state, now_s)
+
+
+def _may_move(state: JobState, migration: Migration) -> bool:
+    """Whether everything is live; room is made while others are down, but nothing catches up."""
+    return state.recovery.all_live or (migration.makes_room and not state.recovery.has_phase(Phase.CATCHING_UP))
 
 
 def _shipped_at_once(state: JobState, unready: Iterable[Partition], moves: Moves) -> dict[Partition, NodeId]:
@@ -102,7 +120,9 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
     migration = state.migration
     if migration is None or migration.question != answer.number:
         return state
-    moves = {Partition.parse(name): node for name, node in answer.moves.items()}
+    live = state.recovery.live
+    # What is down goes to the room that is made as soon as it is there.
+    moves = {p: node for name, node in answer.moves.items() if (p := Partition.parse(name)) in live or not migration.makes_room}
     # What a copy lacks is shipped too, and nobody knows how much that is.
     is_small = answer.shipped_bytes is not None and answer.shipped_bytes <= RIDING_BYTES
     rides = is_small and state.copies.keys().isdisjoint(moves.items())
@@ -110,7 +130,7 @@ def planned(state: JobState, answer: MovesPlanned, now_s: float) -> JobState:
     state = replace(state, migration=migration)
     if answer.refusal:
         return _refused(state, answer.refusal, now_s)
-    if not state.recovery.all_live or not state.recovery.capacity.keys() >= set(moves.values()):
+    if not _may_move(state, migration) or not state.recovery.capacity.keys() >= set(moves.values()):
         return replace(state, migration=replace(migration, is_planned=False))
     if migration.is_dry_run:
         return _concluded(state, now_s, move_requests.summary(state, moves, answer))
@@ -244,10 +264,10 @@ def switching(state: JobState, now_s: float) -> tuple[JobState, Moves]:
     migration = state.migration
     if migration is None or migration.question is not None or not migration.is_planned or not migration.moves:
         return state, {}
-    if migration.how in PAUSING or not state.recovery.all_live or state.background or _unready(state, migration):
+    if migration.how in PAUSING or not _may_move(state, migration) or state.background or _unready(state, migration):
         return state, {}
     moves = {p: node for p, node in migration.moves.items() if state.recovery.statuses[p].node != node}
-    if full := fits(state, moves):
+    if full := fits(state, moves, FILLED if migration.makes_room else 1.0):
         return given_up(state, full, now_s), {}
     return state, moves
 

@@ -1,10 +1,12 @@
 """Thousands of failure schedules against the real protocols, strategies and planners, in virtual time."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -26,7 +28,8 @@ from resurge.telemetry.events import (
 from resurge.telemetry.recovery_metrics import outages
 from tests.support.simulated_scenarios import SCENARIOS
 
-FEW, SHARE = 2_000, 250
+FEW, CHUNK = 2_000, 25
+Found = TypeVar("Found")
 FAILED_SEEDS = Path(__file__).parent / "failed_seeds.txt"
 
 
@@ -47,97 +50,114 @@ def described(outcome: Outcome) -> str:
     )
 
 
-def tried(seeds: range) -> tuple[list[str], Counter[str]]:
-    """What broke in some schedules, and in how many of each strategy nodes were lost."""
-    broken, losses = [], Counter[str]()
-    for seed in seeds:
-        outcome = simulate("random", seed, STRATEGIES[seed % len(STRATEGIES)])
-        losses[outcome.strategy] += any(isinstance(event, NodeLost) for event in outcome.events)
-        if outcome.broken:
-            broken.append(described(outcome))
-        elif outcome.recovery.all_live and any(outage.to_s is None for outage in outages(outcome.events)):
-            broken.append(f"seed {outcome.seed} with {outcome.strategy}: some query was never told to be back")
-    return broken, losses
+def mapped(work: Callable[[int], Found], count: int, many: int) -> list[Found]:
+    """What some work finds for so many seeds; where many schedules were asked for, processes share them."""
+    if many <= FEW:
+        return [work(seed) for seed in range(count)]
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return list(pool.map(work, range(count), chunksize=CHUNK))
+
+
+def assert_none_broken(broken: Iterable[str | None]) -> None:
+    """No schedule went wrong; the first ones that did, with what repeats them."""
+    lines = [line for line in broken if line]
+    assert not lines, f"{len(lines)} schedules failed:\n" + "\n".join(lines[:10])
+
+
+def tried(seed: int) -> tuple[str | None, str]:
+    """What broke in a schedule, and its strategy if nodes were lost."""
+    outcome = simulate("random", seed, STRATEGIES[seed % len(STRATEGIES)])
+    strategy = outcome.strategy if any(isinstance(event, NodeLost) for event in outcome.events) else ""
+    if outcome.broken:
+        return described(outcome), strategy
+    if outcome.recovery.all_live and any(outage.to_s is None for outage in outages(outcome.events)):
+        return f"seed {seed} with {outcome.strategy}: some query was never told to be back", strategy
+    return None, strategy
 
 
 def test_no_schedule_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
-    """Safety after every step, liveness at the end, whatever dies and whenever; many schedules are shared by processes."""
+    """Safety after every step, liveness at the end, whatever dies and whenever."""
     count = request.config.getoption("--schedules")
-    parts = [range(first, min(first + SHARE, count)) for first in range(0, count, SHARE)]
-    if count <= FEW:
-        results = [tried(part) for part in parts]
-    else:
-        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-            results = list(pool.map(tried, parts))
-    broken = [line for lines, _ in results for line in lines]
-    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
-    assert set().union(*(losses for _, losses in results)) == set(STRATEGIES)
+    found = mapped(tried, count, count)
+    assert_none_broken(broken for broken, _ in found)
+    assert {strategy for _, strategy in found if strategy} == set(STRATEGIES)
+
+
+def moved(seed: int) -> tuple[str | None, Counter[tuple[str, str]], bool]:
+    """What broke in a schedule with requests, how each kind of request was answered, and whether copies were used."""
+    outcome = simulate("elastic", seed, STRATEGIES[seed % len(STRATEGIES)])
+    verdicts = Counter[tuple[str, str]]()
+    for driver in outcome.drivers:
+        for name, answers in driver.requests.answers.items():
+            wish = driver.requests.asked[name]
+            verdicts[wish.how if isinstance(wish, Move) else type(wish).__name__, answers[-1].verdict.value] += 1
+    is_from_copies = any(isinstance(event, CopiesUsed) for event in outcome.events)
+    return described(outcome) if outcome.broken else None, verdicts, is_from_copies
 
 
 def test_no_move_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
     """Users move, drain and balance while nodes and drivers die: every request is answered, and every way was gone to its end."""
-    count = request.config.getoption("--schedules") // 8
-    verdicts, broken = Counter[tuple[str, str]](), []
-    from_copies = 0
-    for seed in range(count):
-        outcome = simulate("elastic", seed, STRATEGIES[seed % len(STRATEGIES)])
-        if outcome.broken:
-            broken.append(described(outcome))
-        from_copies += any(isinstance(event, CopiesUsed) for event in outcome.events)
-        for driver in outcome.drivers:
-            for name, answers in driver.requests.answers.items():
-                wish = driver.requests.asked[name]
-                verdicts[wish.how if isinstance(wish, Move) else type(wish).__name__, answers[-1].verdict.value] += 1
-    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
+    many = request.config.getoption("--schedules")
+    count = many // 8
+    found = mapped(moved, count, many)
+    verdicts = sum((counted for _, counted, _ in found), Counter[tuple[str, str]]())
+    assert_none_broken(broken for broken, _, _ in found)
     for kind in ("precopy", "direct", "Drain", "Balance"):
         assert count < 100 or all(verdicts[kind, verdict] for verdict in ("done", "failed", "refused")), verdicts
     for kind in ("cpa", "cpal"):
         assert count < 100 or all(verdicts[kind, verdict] for verdict in ("done", "refused")), verdicts
-    assert count < 100 or from_copies, "no recovery went on from a copy"
+    assert count < 100 or any(is_from_copies for _, _, is_from_copies in found), "no recovery went on from a copy"
+
+
+def scaled(seed: int) -> tuple[str | None, Counter[str]]:
+    """What broke in a schedule in which the number of nodes changes, and which commands were sent."""
+    outcome = simulate("scaling", seed, STRATEGIES[seed % len(STRATEGIES)])
+    sent = Counter(type(command).__name__ for driver in outcome.drivers for commands in driver.sent for command in commands)
+    return described(outcome) if outcome.broken else None, sent
 
 
 def test_no_change_of_the_number_of_nodes_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
     """The job asks for nodes and gives them back while users do so too, and nodes and drivers die."""
-    count = request.config.getoption("--schedules") // 8
-    sent, broken = Counter[str](), []
-    for seed in range(count):
-        outcome = simulate("scaling", seed, STRATEGIES[seed % len(STRATEGIES)])
-        if outcome.broken:
-            broken.append(described(outcome))
-        for driver in outcome.drivers:
-            sent.update(type(command).__name__ for commands in driver.sent for command in commands)
-    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
-    assert count < 20 or (sent["RequestNodes"] and sent["ReleaseNodes"]), sent
+    many = request.config.getoption("--schedules")
+    found = mapped(scaled, many // 8, many)
+    sent = sum((counted for _, counted in found), Counter[str]())
+    assert_none_broken(broken for broken, _ in found)
+    assert len(found) < 20 or (sent["RequestNodes"] and sent["ReleaseNodes"]), sent
+
+
+def limited(seed: int) -> tuple[str | None, bool, bool]:
+    """What broke in a schedule in which input is kept for so long only; whether some of it was given up, and remembered."""
+    outcome = simulate("limited", seed, STRATEGIES[seed % len(STRATEGIES)])
+    is_given_up = any(isinstance(event, PartitionsGivenUp) for event in outcome.events)
+    is_remembered = any(driver.first.gaps for driver in outcome.drivers)
+    return described(outcome) if outcome.broken else None, is_given_up, is_remembered
 
 
 def test_no_more_is_skipped_than_is_declared(request: pytest.FixtureRequest) -> None:
     """Partitions are given up while nodes and drivers die: gaps are allowed, counted and remembered; all else is exactly once."""
-    count = request.config.getoption("--schedules") // 8
-    given_up, remembered, broken = 0, 0, []
-    for seed in range(count):
-        outcome = simulate("limited", seed, STRATEGIES[seed % len(STRATEGIES)])
-        if outcome.broken:
-            broken.append(described(outcome))
-        given_up += any(isinstance(event, PartitionsGivenUp) for event in outcome.events)
-        remembered += any(driver.first.gaps for driver in outcome.drivers)
-    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
+    many = request.config.getoption("--schedules")
+    count = many // 8
+    found = mapped(limited, count, many)
+    given_up, remembered = (sum(each[part] for each in found) for part in (1, 2))
+    assert_none_broken(broken for broken, _, _ in found)
     assert count < 100 or (given_up > count // 10 and remembered > count // 20)
+
+
+def crowded(seed: int) -> tuple[str | None, bool]:
+    """What broke in a schedule with large partitions, and whether partitions moved while queries were out."""
+    outcome = simulate("crowded", seed, "incremental")
+    begun = [event.at_s for event in outcome.events if isinstance(event, MoveStarted)]
+    out = [(outage.from_s, outage.to_s or float("inf")) for outage in outages(outcome.events)]
+    has_made_room = any(from_s < at_s < to_s for at_s in begun for from_s, to_s in out)
+    return described(outcome) if outcome.broken else None, has_made_room
 
 
 def test_no_room_that_is_made_loses_or_repeats_anything(request: pytest.FixtureRequest) -> None:
     """Live partitions move closer for what fits nowhere, while nodes and drivers die."""
-    count = request.config.getoption("--schedules") // 8
-    made, broken = 0, []
-    for seed in range(count):
-        outcome = simulate("crowded", seed, "incremental")
-        if outcome.broken:
-            broken.append(described(outcome))
-        # Nothing else moves while queries are out.
-        begun = [event.at_s for event in outcome.events if isinstance(event, MoveStarted)]
-        out = [(outage.from_s, outage.to_s or float("inf")) for outage in outages(outcome.events)]
-        made += any(from_s < at_s < to_s for at_s in begun for from_s, to_s in out)
-    assert not broken, f"{len(broken)} schedules failed:\n" + "\n".join(broken[:10])
-    assert count < 100 or made > count // 50
+    many = request.config.getoption("--schedules")
+    found = mapped(crowded, many // 8, many)
+    assert_none_broken(broken for broken, _ in found)
+    assert len(found) < 100 or sum(has_made_room for _, has_made_room in found) > len(found) // 50
 
 
 @pytest.mark.parametrize(("scenario", "seed", "strategy"), kept_seeds())

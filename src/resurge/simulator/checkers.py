@@ -205,6 +205,14 @@ def check_gaps(before: JobState, after: JobState) -> None:
             )
 
 
+def is_overloaded(state: JobState) -> bool:
+    """Whether a strategy that does not heed capacity has left a node more to do than it has time for: it never catches up."""
+    recovery, used = state.recovery, _used(state.recovery)
+    return not state.strategy.heeds_capacity and any(
+        cost * state.settings.headroom >= recovery.capacity[node] for node, cost in used.items()
+    )
+
+
 def check_end(recovery: RecoveryState, world: World, gaps: Mapping[Partition, Gap]) -> None:
     """Faults have stopped and nodes suffice: everything is live, and every query partition published all epochs outside its gap."""
     waiting = recovery.of_phase(Phase.DOWN, Phase.STALLED, Phase.CATCHING_UP)

@@ -14,8 +14,8 @@ from resurge.coordinator.state import Settings
 from resurge.errors import ResurgeError
 from resurge.model.names import NodeId
 from resurge.protocols.cuts import Cuts
-from resurge.protocols.recovery import RecoveryState
-from resurge.simulator.checkers import check_end, check_requests, check_scale
+from resurge.protocols.recovery import Phase, RecoveryState
+from resurge.simulator.checkers import check_end, check_requests, check_scale, is_overloaded
 from resurge.simulator.driver import Driver, DriverOptions
 from resurge.simulator.faults import (
     Arrive,
@@ -143,7 +143,7 @@ class _Simulation:
         self.env.run(self.env.process(self._watch()))
         recovery = self.driver.recovery
         self.telemetry.write(JobStopped(self.env.now, recovery.head, ""))
-        if self.scenario.heals:
+        if self.scenario.heals and not (recovery.has_phase(Phase.CATCHING_UP) and is_overloaded(self.driver.state)):
             check_end(recovery, self.world, self.driver.state.gaps)
             check_requests(self.driver.state, self.driver.requests)
 

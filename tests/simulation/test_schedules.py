@@ -89,8 +89,8 @@ def moved(seed: int) -> tuple[str | None, Counter[tuple[str, str]], bool]:
     verdicts = Counter[tuple[str, str]]()
     for driver in outcome.drivers:
         for name, answers in driver.requests.answers.items():
-            wish = driver.requests.asked[name]
-            verdicts[wish.how if isinstance(wish, Move) else type(wish).__name__, answers[-1].verdict.value] += 1
+            ask = driver.requests.asked[name]
+            verdicts[ask.how if isinstance(ask, Move) else type(ask).__name__, answers[-1].verdict.value] += 1
     is_from_copies = any(isinstance(event, CopiesUsed) for event in outcome.events)
     return described(outcome) if outcome.broken else None, verdicts, is_from_copies
 

@@ -69,8 +69,8 @@ def assert_keeps_constraints(problem: MoveProblem, plan: MovePlan) -> None:
                 if one < other and (one in moved or other in moved):
                     assert domain[placement[one]] != domain[placement[other]]
     if problem.most_moves is not None:
-        wished = [move for move in plan.moves if not problem.nodes[move.source].drains]
-        assert len(wished) <= problem.most_moves
+        chosen = [move for move in plan.moves if not problem.nodes[move.source].drains]
+        assert len(chosen) <= problem.most_moves
     assert abs(plan.score - score_of(problem, plan)) <= 1e-9 * max(1.0, plan.score)
 
 

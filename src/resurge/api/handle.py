@@ -173,9 +173,9 @@ class RunningJob:
         """Have so many nodes, within the bounds that the job was started with."""
         return self._asked(Scale(_new_request(), nodes), timeout_s)
 
-    def _asked(self, wish: Ask, timeout_s: float) -> Answer:
+    def _asked(self, asked: Ask, timeout_s: float) -> Answer:
         engine = self._engine
-        answer = carried_out(DurableStore(engine.store.url), engine.journal.generation, wish, timeout_s)
+        answer = carried_out(DurableStore(engine.store.url), engine.journal.generation, asked, timeout_s)
         if answer.verdict is not Verdict.DONE:
             raise JobError(f"{answer.verdict.value}: {answer.text}")
         return answer

@@ -18,7 +18,7 @@ def new_request() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def asked(url: str, wish: "Ask", timeout_s: float, *, as_json: bool) -> None:
+def asked(url: str, ask: "Ask", timeout_s: float, *, as_json: bool) -> None:
     """Ask the running driver, print its answers, and exit with 1 unless it is done."""
     import msgspec
 
@@ -28,7 +28,7 @@ def asked(url: str, wish: "Ask", timeout_s: float, *, as_json: bool) -> None:
 
     job = open_job(url)
     accepted = None if as_json else lambda answer: print(f"accepted: {answer.text}")
-    final = carried_out(job.store, job.generation, wish, timeout_s, accepted)
+    final = carried_out(job.store, job.generation, ask, timeout_s, accepted)
     if as_json:
         print(msgspec.json.encode(final).decode())
     elif final.verdict is Verdict.DONE:

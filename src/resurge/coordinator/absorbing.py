@@ -85,8 +85,8 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
         shadows={},
         buffers=state.buffers.without_nodes(gone),
     )
-    for attempt, flight in state.jobs.items():
-        if is_void(state, flight.job):
+    for attempt, running in state.jobs.items():
+        if is_void(state, running.job):
             state = _without(state, attempt).sending(Cancel(attempt))
     state = replace(state, ended=tuple(ended for ended in state.ended if ended.ended.attempt in state.jobs))
     state = migration.after_loss(checkpoint.given_up_if_lost(state), gone, now_s)
@@ -95,22 +95,22 @@ def lost(state: JobState, nodes: Iterable[NodeId], now_s: float) -> JobState:
 
 def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
     """A job succeeded, was void, or failed. What was given up before is discarded, whatever it brings."""
-    flight = state.jobs.get(ended.attempt)
-    if flight is None:
+    running = state.jobs.get(ended.attempt)
+    if running is None:
         return lost(_discarded(state, ended.attempt), ended.lost, now_s)
     if ended.lost:
         state = _discarded(_without(state, ended.attempt), ended.attempt)
         return lost(state, ended.lost, now_s)
     if ended.result is None:
         state = _discarded(_without(state, ended.attempt), ended.attempt)
-        is_replay = flight.step is None and flight.job.is_replay
-        if flight.job.ships or is_replay:
+        is_replay = running.step is None and running.job.is_replay
+        if running.job.ships or is_replay:
             reason = ended.failure.message if ended.failure else "the job that brought its state ended without a result"
-            state = migration.shipping_failed(state, flight.job, reason, now_s)
-        if flight.job.is_shipping_only or is_replay:
+            state = migration.shipping_failed(state, running.job, reason, now_s)
+        if running.job.is_shipping_only or is_replay:
             return state
-        if ended.failure is not None and ended.failure.kind == COPY_DAMAGED and copies.has_unproven(state, flight.job):
-            return copies.damaged(state, flight.job, ended.failure.message, now_s)
+        if ended.failure is not None and ended.failure.kind == COPY_DAMAGED and copies.has_unproven(state, running.job):
+            return copies.damaged(state, running.job, ended.failure.message, now_s)
         return _failed(state, ended.failure or Failure(ENGINE_FAILED, "the job ended without a result"), now_s)
     at_s = now_s if ended.at_s is None else ended.at_s
     if ended.attempt != state.lane.foreground and state.lane.foreground is not None:
@@ -121,14 +121,14 @@ def job_ended(state: JobState, ended: JobEnded, now_s: float) -> JobState:
 def collected(state: JobState, ended: Ended, now_s: float) -> JobState:
     """Commit what a job brought that has succeeded."""
     attempt, result = ended.ended.attempt, ended.ended.result
-    flight = state.jobs[attempt]
+    running = state.jobs[attempt]
     assert result is not None
     state = _without(state, attempt)
-    return committed(state, flight, result, ended.at_s - flight.submitted_s, now_s)
+    return committed(state, running, result, ended.at_s - running.submitted_s, now_s)
 
 
 def _without(state: JobState, attempt: str) -> JobState:
-    jobs = {known: flight for known, flight in state.jobs.items() if known != attempt}
+    jobs = {known: running for known, running in state.jobs.items() if known != attempt}
     foreground = None if state.lane.foreground == attempt else state.lane.foreground
     lane = replace(state.lane, foreground=foreground, awaited=state.lane.awaited - {attempt}, considered=None)
     return replace(state, jobs=jobs, lane=lane)
@@ -190,7 +190,7 @@ def answered(state: JobState, answer: Planned, now_s: float) -> JobState:
     return giving_up.kept_within_limit(state.emitting(emitted, [*events, *load]), now_s)
 
 
-# Commands that were carried out, and wishes
+# Commands that were carried out, and requests
 
 
 def answered_command(state: JobState, done: Appended | Published | Done, now_s: float) -> JobState:
@@ -212,26 +212,26 @@ def command_failed(state: JobState, failed: CommandFailed) -> JobState:
 
 
 def requested(state: JobState, request: Requested, now_s: float) -> JobState:
-    """What the user wishes is the goal from now on."""
-    wish, lane = request.wish, state.lane
-    if isinstance(wish, Scale):
-        return scale.requested(state, wish, now_s)
-    if isinstance(wish, Move | Drain | Balance):
-        return migration.requested(state, wish, now_s)
-    if isinstance(wish, Stop):
+    """What the user asks for is the goal from now on."""
+    asked, lane = request.asked, state.lane
+    if isinstance(asked, Scale):
+        return scale.requested(state, asked, now_s)
+    if isinstance(asked, Move | Drain | Balance):
+        return migration.requested(state, asked, now_s)
+    if isinstance(asked, Stop):
         return replace(state, goal=replace(state.goal, is_stopping=True))
     due = replace(lane, turn=Turn.DUE, began_s=now_s, is_looked=True)
-    if isinstance(wish, Start):
+    if isinstance(asked, Start):
         state = recorder.started(replace(state, goal=Goal(Activity.STARTING)), now_s)
         return priced(state)
-    if isinstance(wish, RunEpochs):
-        goal = Goal(Activity.RUNNING, wish.epochs, wish.until_idle, wish.drain, state.goal.is_stopping)
+    if isinstance(asked, RunEpochs):
+        goal = Goal(Activity.RUNNING, asked.epochs, asked.until_idle, asked.drain, state.goal.is_stopping)
         return replace(state, goal=goal, lane=due)
-    if isinstance(wish, TakeEpoch):
-        return replace(state, goal=Goal(Activity.DRAINING if wish.drain else Activity.STEPPING), lane=due)
-    if isinstance(wish, FinishRecovery):
+    if isinstance(asked, TakeEpoch):
+        return replace(state, goal=Goal(Activity.DRAINING if asked.drain else Activity.STEPPING), lane=due)
+    if isinstance(asked, FinishRecovery):
         return replace(state, goal=replace(state.goal, activity=Activity.RECOVERING, drains=False))
-    assert isinstance(wish, SaveAll)
+    assert isinstance(asked, SaveAll)
     return replace(state, goal=replace(state.goal, activity=Activity.SAVING))
 
 

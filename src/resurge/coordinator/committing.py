@@ -16,7 +16,7 @@ from resurge.coordinator.commands import (
 from resurge.coordinator.inputs import JobResult
 from resurge.coordinator.measuring import measured
 from resurge.coordinator.policies import catch_up, checkpoint, copies, migration, replaying
-from resurge.coordinator.state import Activity, InFlight, JobState, Pending, Publication, Saving, Taken, Turn
+from resurge.coordinator.state import Activity, JobState, Pending, Publication, RunningJob, Saving, Taken, Turn
 from resurge.errors import ProtocolError
 from resurge.model.names import Partition
 from resurge.model.work import LAST_EPOCH, Job, Role
@@ -27,9 +27,9 @@ from resurge.protocols.recovery import RecoveryState
 from resurge.protocols.step_timing import Progress
 
 
-def committed(state: JobState, flight: InFlight, result: JobResult, took_s: float, now_s: float) -> JobState:
+def committed(state: JobState, running: RunningJob, result: JobResult, took_s: float, now_s: float) -> JobState:
     """Commit whatever the job was for: lagging partitions first, then the live epoch, then a checkpoint."""
-    job, step = flight.job, flight.step
+    job, step = running.job, running.step
     state = _adopted(copies.demoted(state, job) if job.leaves else state, job, result)
     if job.is_shipping_only:
         return migration.shipped(replace(state, failures=0), job, result, now_s)
@@ -41,9 +41,9 @@ def committed(state: JobState, flight: InFlight, result: JobResult, took_s: floa
     rhythm = replace(state.rhythm, attempt_s=took_s) if job.epochs else state.rhythm
     state = replace(state, rhythm=rhythm, failures=0)
     if step is not None:
-        state = _catch_up_committed(state, flight, step, result, took_s, now_s)
+        state = _catch_up_committed(state, running, step, result, took_s, now_s)
     if job.live_epoch is not None:
-        state = _epoch_committed(state, flight, result, took_s, now_s)
+        state = _epoch_committed(state, running, result, took_s, now_s)
     if job.is_checkpoint:
         state = _checkpoint_taken(state, job, now_s)
     if state.taken is not None and state.taken.attempt == result.durable:
@@ -64,7 +64,7 @@ def _adopted(state: JobState, job: Job, result: JobResult) -> JobState:
 
 def _within_limit(state: JobState) -> JobState:
     """Drop the oldest buffers of nodes that hold too much."""
-    in_use = [pair for flight in state.background for pair in flight.job.replays]
+    in_use = [pair for running in state.background for pair in running.job.replays]
     dropped = state.buffers.excess(state.settings.buffer_limit_bytes, in_use)
     for buffered in dropped:
         state, number = state.numbered()
@@ -73,10 +73,10 @@ def _within_limit(state: JobState) -> JobState:
 
 
 def _catch_up_committed(
-    state: JobState, flight: InFlight, step: CatchUp, result: JobResult, took_s: float, now_s: float
+    state: JobState, running: RunningJob, step: CatchUp, result: JobResult, took_s: float, now_s: float
 ) -> JobState:
     """Log and publish what a step made; what has met the head is live."""
-    job, before = flight.job, state.recovery
+    job, before = running.job, state.recovery
     is_joined = job.live_epoch is not None
     if not is_joined:
         asked = catch_up.choice(state)
@@ -98,9 +98,9 @@ def _catch_up_committed(
     return state.sending(Publish(number, job.attempt, step.epochs[0], min(last, below - 1)))
 
 
-def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_s: float, now_s: float) -> JobState:
+def _epoch_committed(state: JobState, running: RunningJob, result: JobResult, took_s: float, now_s: float) -> JobState:
     """Log and publish a live epoch; all that are live have taken it."""
-    job, before, pending = flight.job, state.recovery, state.pending
+    job, before, pending = running.job, state.recovery, state.pending
     assert job.live_epoch is not None and pending is not None
     epoch = job.live_epoch
     absent = _absent(before)
@@ -115,24 +115,24 @@ def _epoch_committed(state: JobState, flight: InFlight, result: JobResult, took_
     state = state.sending(Publish(number, job.attempt, epoch, epoch))
     state = replace(state, rows_read={**state.rows_read, epoch: result.epoch_rows})
     state = replace(state, lane=replace(state.lane, ended_s=now_s))
-    return _rested(_measured(state, flight, result, took_s), flight, result, pending)
+    return _rested(_measured(state, running, result, took_s), running, result, pending)
 
 
-def _measured(state: JobState, flight: InFlight, result: JobResult, took_s: float) -> JobState:
+def _measured(state: JobState, running: RunningJob, result: JobResult, took_s: float) -> JobState:
     """Learn what epochs and partitions cost; one that also carried lagging partitions tells little, unless it was too long even so."""
-    interval_s, is_usual = state.settings.interval_s, flight.step is None
+    interval_s, is_usual = state.settings.interval_s, running.step is None
     if is_usual or took_s > interval_s:
         pace = observed(state.rhythm.pace, result.rows_read, took_s, interval_s, is_whole=state.recovery.all_live)
         state = replace(state, rhythm=replace(state.rhythm, pace=pace))
     return measured(state, result, max(interval_s, took_s)) if is_usual else state
 
 
-def _rested(state: JobState, flight: InFlight, result: JobResult, pending: Pending) -> JobState:
+def _rested(state: JobState, running: RunningJob, result: JobResult, pending: Pending) -> JobState:
     """The next epoch is due after its interval; at once if this one took all that it might."""
     goal = state.goal
     # What others took of the past in the same job says nothing of what is waiting.
     is_all = pending.is_capped or is_full(result.rows_read, state.rhythm.row_limit)
-    is_more = is_all and flight.step is None
+    is_more = is_all and running.step is None
     rest_s = 0.0 if is_more or goal.until_idle else state.settings.interval_s
     is_next = goal.activity is Activity.DRAINING and not pending.is_drain
     lane = replace(state.lane, turn=Turn.DUE if is_next else Turn.RESTING, rest_s=rest_s, is_looked=False)

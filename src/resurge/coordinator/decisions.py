@@ -94,7 +94,7 @@ def described(event: told.Input) -> str:
     if isinstance(event, told.Planned):
         return f"planner: {len(event.placement)} partitions of {len(event.queries)} queries in {event.took_s:.3f} s"
     if isinstance(event, told.Requested):
-        return f"wish: {type(event.wish).__name__}"
+        return f"request: {type(event.asked).__name__}"
     if isinstance(event, told.CommandFailed):
         return f"command {event.number} failed: {event.failure.kind}"
     number = getattr(event, "number", "")
@@ -126,7 +126,7 @@ def waits_for(state: JobState, now_s: float) -> str:
     if lane.turn is Turn.POLLING:
         return "waits for the sources"
     if state.goal.activity is Activity.READY:
-        return "waits for a wish" if not state.open_commands else "waits for answers"
+        return "waits for a request" if not state.open_commands else "waits for answers"
     if not state.recovery.capacity:
         return "waits for a node"
     if now_s < lane.not_before_s:
@@ -142,7 +142,7 @@ def statuses(state: JobState) -> str:
     """Where partitions stand, in one line."""
     recovery = state.recovery
     phases = [f"{len(found)} {phase.value}" for phase in Phase if (found := recovery.of_phase(phase))]
-    background = [flight.job.attempt for flight in state.background]
+    background = [running.job.attempt for running in state.background]
     beside = [f"beside {', '.join(sorted(background))}"] if background else []
     buffering = ["buffering"] if recovery.is_buffering else []
     return ", ".join([f"head {recovery.head}", f"checkpoint {recovery.checkpoint}", *phases, *beside, *buffering])

@@ -30,7 +30,7 @@ MOST_MOVES = 1000
 def handle(state: JobState, event: Input, now_s: float) -> tuple[JobState, tuple[Command, ...]]:
     """Absorb one fact, then do everything that can be done now; what must be done outside is returned as commands."""
     if isinstance(event, Requested) and state.failure is not None:
-        # Whoever wishes something after a failure has fixed its cause: try again.
+        # Whoever asks for something after a failure has fixed its cause: try again.
         turn = Turn.DUE if state.lane.turn is Turn.POLLING else state.lane.turn
         state = replace(state, failure=None, failures=0, lane=replace(state.lane, turn=turn))
     if state.failure is None:
@@ -136,7 +136,7 @@ def _run(state: JobState, now_s: float) -> JobState:
 
 
 def _recover(state: JobState, now_s: float) -> JobState:
-    """Until everything is live; then, if that was wished, an epoch that closes all windows."""
+    """Until everything is live; then, if that was asked for, an epoch that closes all windows."""
     goal = state.goal
     if state.recovery.all_live or goal.is_stopping:
         if goal.drains and not goal.is_stopping:

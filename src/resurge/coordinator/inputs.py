@@ -1,4 +1,4 @@
-"""What a coordinator gets: changes of nodes and jobs, answers to its commands, and wishes of the user.
+"""What a coordinator gets: changes of nodes and jobs, answers to its commands, and requests of the user.
 
 Inputs are small and can be written down: they carry names and figures, never rows. Every command but `Emit` ends in exactly one.
 """
@@ -178,13 +178,13 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """End after the current epoch."""
 
 
-Wish = Start | RunEpochs | TakeEpoch | FinishRecovery | SaveAll | Stop | Ask
+Instruction = Start | RunEpochs | TakeEpoch | FinishRecovery | SaveAll | Stop | Ask
 
 
 class Requested(msgspec.Struct, frozen=True, tag=True):
-    """The user wishes something."""
+    """The user asks for something."""
 
-    wish: Wish
+    asked: Instruction
 
 
 class Tick(msgspec.Struct, frozen=True, tag=True):

@@ -212,7 +212,7 @@ def _undisturbed(state: JobState, tasks: Sequence[Task], step: CatchUp | None) -
     everywhere = frozenset(
         node for node in state.recovery.capacity if node not in state.draining or node in occupied
     ) or frozenset(state.recovery.capacity)
-    taken = frozenset(node for flight in state.background for node in flight.job.task_nodes)
+    taken = frozenset(node for running in state.background for node in running.job.task_nodes)
     needed = nodes_of(tasks) | (_senders(state.recovery, step) if step is not None else frozenset())
     return everywhere - (taken - needed) or everywhere
 

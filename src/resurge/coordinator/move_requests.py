@@ -29,48 +29,48 @@ def responded(state: JobState, request: str, answer: Answer) -> JobState:
     return state.sending(Respond(number, request, answer))
 
 
-def refusal(state: JobState, wish: Move | Drain | Balance) -> str:
+def refusal(state: JobState, asked: Move | Drain | Balance) -> str:
     """Why a request cannot be carried out, in one line; empty if it can."""
     if state.migration is not None:
         other = f"request {state.migration.request}" if state.migration.request else "the balancer's own"
         return f"another move is under way ({other}); try again when it has ended"
-    if isinstance(wish, Move) and (problem := _wrong_move(state, wish)):
+    if isinstance(asked, Move) and (problem := _wrong_move(state, asked)):
         return problem
-    if isinstance(wish, Drain) and (problem := _wrong_node(state, wish.node)):
+    if isinstance(asked, Drain) and (problem := _wrong_node(state, asked.node)):
         return problem
-    if isinstance(wish, Drain) and not set(state.recovery.capacity) - state.draining - {wish.node}:
-        return f"node {wish.node} is the only one that could run the job; add a node before it is drained"
+    if isinstance(asked, Drain) and not set(state.recovery.capacity) - state.draining - {asked.node}:
+        return f"node {asked.node} is the only one that could run the job; add a node before it is drained"
     if not state.recovery.all_live:
         return "some partitions are not live; try again when all queries are back"
-    return without_state(state, wish) or fits(state, wished(state, wish)) if isinstance(wish, Move) else ""
+    return without_state(state, asked) or fits(state, moves_asked(state, asked)) if isinstance(asked, Move) else ""
 
 
-def without_state(state: JobState, wish: Move) -> str:
+def without_state(state: JobState, asked: Move) -> str:
     """Why a target has nothing to begin with, where it needs a copy or a checkpoint; empty if it has."""
-    for partition, target in wished(state, wish).items() if wish.how in (CPA, CPAL) else ():
+    for partition, target in moves_asked(state, asked).items() if asked.how in (CPA, CPAL) else ():
         if not state.recovery.restore_point(partition) and (partition, target) not in state.copies:
             return (
-                f"{partition} has no copy on {target} and no checkpoint yet, and {wish.how} needs one of them; "
+                f"{partition} has no copy on {target} and no checkpoint yet, and {asked.how} needs one of them; "
                 f"wait for the first checkpoint, or move by {PRECOPY}"
             )
     return ""
 
 
-def _wrong_move(state: JobState, wish: Move) -> str:
+def _wrong_move(state: JobState, asked: Move) -> str:
     groups: dict[str, list[int]] = {}
     for partition in state.recovery.graph.upstream:
         groups.setdefault(partition.operator, []).append(partition.key_group)
-    if wish.how not in WAYS:
-        return f"a move cannot be made by {wish.how!r}{nearest(wish.how, WAYS)}; expected {' or '.join(WAYS)}"
-    if wish.operator not in groups:
+    if asked.how not in WAYS:
+        return f"a move cannot be made by {asked.how!r}{nearest(asked.how, WAYS)}; expected {' or '.join(WAYS)}"
+    if asked.operator not in groups:
         known = ", ".join(groups) or "none"
-        return f"no operator with state is called {wish.operator!r}{nearest(wish.operator, groups)} (there are: {known})"
-    unknown = sorted(set(wish.key_groups) - set(groups[wish.operator]))
+        return f"no operator with state is called {asked.operator!r}{nearest(asked.operator, groups)} (there are: {known})"
+    unknown = sorted(set(asked.key_groups) - set(groups[asked.operator]))
     if unknown:
-        return f"operator {wish.operator} has key groups 0 to {max(groups[wish.operator])}, and none of number {unknown[0]}"
-    if wish.target in state.draining:
-        return f"node {wish.target} drains; choose another target"
-    return _wrong_node(state, wish.target)
+        return f"operator {asked.operator} has key groups 0 to {max(groups[asked.operator])}, and none of number {unknown[0]}"
+    if asked.target in state.draining:
+        return f"node {asked.target} drains; choose another target"
+    return _wrong_node(state, asked.target)
 
 
 def _wrong_node(state: JobState, node: NodeId) -> str:
@@ -80,15 +80,15 @@ def _wrong_node(state: JobState, node: NodeId) -> str:
     return f"there is no node {node!r}{nearest(node, state.recovery.capacity)} (up and warm: {known})"
 
 
-def wished(state: JobState, wish: Move) -> dict[Partition, NodeId]:
+def moves_asked(state: JobState, asked: Move) -> dict[Partition, NodeId]:
     """The partitions that a move is about and that are elsewhere."""
-    asked = set(wish.key_groups)
+    groups = set(asked.key_groups)
     return {
-        partition: wish.target
+        partition: asked.target
         for partition, known in state.recovery.statuses.items()
-        if partition.operator == wish.operator
-        and (not asked or KeyGroup(partition.key_group) in asked)
-        and known.node != wish.target
+        if partition.operator == asked.operator
+        and (not groups or KeyGroup(partition.key_group) in groups)
+        and known.node != asked.target
     }
 
 

@@ -69,7 +69,7 @@ def first_state(
 
 
 def went_back(before: JobState, fresh: JobState, now_s: float) -> tuple[JobState, tuple[Command, ...]]:
-    """A driver that begins again from an older checkpoint: what the user wished and what is logged stands, attempts are counted on."""
+    """A driver that begins again from an older checkpoint: what the user asked for and what is logged stands, attempts are counted on."""
     lane = replace(fresh.lane, turn=Turn.DUE, began_s=now_s)
     state = replace(
         fresh,

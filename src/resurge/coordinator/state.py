@@ -96,12 +96,12 @@ class Activity(Enum):
     RECOVERING = "waiting until everything is live"
     DRAINING = "running the last epoch, which closes all windows"
     SAVING = "saving a checkpoint"
-    READY = "nothing; it waits for a wish"
+    READY = "nothing; it waits for a request"
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What the user wished, and how far it is."""
+    """What the user asked for, and how far it is."""
 
     activity: Activity = Activity.READY
     epochs_left: int | None = None
@@ -156,7 +156,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True)
-class InFlight:
+class RunningJob:
     """A job that runs: what it does for lagging partitions, and since when."""
 
     job: Job
@@ -311,7 +311,7 @@ class JobState:
     versions: Mapping[Partition, str] = field(default_factory=dict)
     shadows: Mapping[Partition, Replica] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=Buffers)
-    jobs: Mapping[str, InFlight] = field(default_factory=dict)
+    jobs: Mapping[str, RunningJob] = field(default_factory=dict)
     ended: tuple[Ended, ...] = ()
     lane: Lane = field(default_factory=Lane)
     goal: Goal = field(default_factory=Goal)
@@ -352,13 +352,13 @@ class JobState:
         return self.recovery.has_phase(Phase.CATCHING_UP)
 
     @property
-    def background(self) -> list[InFlight]:
+    def background(self) -> list[RunningJob]:
         """The jobs that run while live epochs go on, also those that have ended and wait to be committed."""
-        return [flight for attempt, flight in self.jobs.items() if attempt != self.lane.foreground]
+        return [running for attempt, running in self.jobs.items() if attempt != self.lane.foreground]
 
     @property
     def is_over(self) -> bool:
-        """Whether the user's wish has been fulfilled, or never will be."""
+        """Whether what the user asked for is done, or never will be."""
         return self.failure is not None or (self.goal.activity is Activity.READY and not self.open_commands)
 
     def sending(self, *commands: Command) -> "JobState":

@@ -31,9 +31,9 @@ class Asking:
             self.scaled += 1
         if isinstance(event, EpochFinished) and self.kinds and self.rng.random() < 0.5:
             self.asked += 1
-            self.engine.ask(self._wish(f"chaos-{self.asked}"))
+            self.engine.ask(self._random_request(f"chaos-{self.asked}"))
 
-    def _wish(self, name: str) -> Ask:
+    def _random_request(self, name: str) -> Ask:
         recovery, rng = self.engine.recovery, self.rng
         nodes = sorted(recovery.capacity) or [NodeId("none")]
         kind = rng.choice(self.kinds)

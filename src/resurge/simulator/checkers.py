@@ -27,7 +27,7 @@ def check_step(known: JobState, state: JobState, world: World) -> None:
     check_phases(after)
     check_owners(state, world)
     check_copies(state, world)
-    is_writing = any(flight.job.awaits is not None for flight in known.jobs.values())
+    is_writing = any(running.job.awaits is not None for running in known.jobs.values())
     check_restore_points(before, after, 0 if is_writing or state.taken else state.settings.checkpoint_interval)
     is_complete = strategy.overfills_at_last and len(after.capacity) >= strategy.nodes_wanted
     if strategy.heeds_capacity and not is_complete:
@@ -44,8 +44,8 @@ def check_commands(before: JobState, after: JobState, sent: tuple[Command, ...])
     if len(set(numbers)) < len(numbers) or any(number < before.next_number for number in numbers):
         raise SimulationError(f"commands {numbers} were sent; expected numbers from {before.next_number} on, each once")
     writers: dict[tuple[Partition, Role], str] = {}
-    for attempt, flight in after.jobs.items():
-        for task in flight.job.tasks:
+    for attempt, running in after.jobs.items():
+        for task in running.job.tasks:
             other = writers.setdefault((task.partition, task.replica.role), attempt)
             if other != attempt:
                 raise SimulationError(f"jobs {other} and {attempt} both write the {task.replica.role.value} of {task.partition}")
@@ -238,14 +238,14 @@ def check_end(recovery: RecoveryState, world: World, gaps: Mapping[Partition, Ga
 def check_requests(state: JobState, requests: Requests) -> None:
     """Every request was answered: at most accepted once, then finally; and a node that was drained is empty."""
     statuses = state.recovery.statuses.values()
-    for request, wish in requests.asked.items():
+    for request, asked in requests.asked.items():
         verdicts = [answer.verdict for answer in requests.answers.get(request, [])]
         if [verdict for verdict in verdicts if verdict is not Verdict.ACCEPTED] != verdicts[-1:] or len(verdicts) not in (1, 2):
             raise SimulationError(f"request {request} was answered {verdicts}; expected at most ACCEPTED, then one final verdict")
         # One that was lost and came back is a new node.
-        is_drained = isinstance(wish, Drain) and verdicts[-1] is Verdict.DONE and wish.node in state.draining
-        if isinstance(wish, Drain) and is_drained and any(known.node == wish.node for known in statuses):
-            raise SimulationError(f"node {wish.node} was drained and has partitions; expected none")
+        is_drained = isinstance(asked, Drain) and verdicts[-1] is Verdict.DONE and asked.node in state.draining
+        if isinstance(asked, Drain) and is_drained and any(known.node == asked.node for known in statuses):
+            raise SimulationError(f"node {asked.node} was drained and has partitions; expected none")
 
 
 def check_scale(state: JobState, command: RequestNodes | ReleaseNodes) -> None:

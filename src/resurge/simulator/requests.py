@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from resurge.model import requests
 from resurge.model.names import NodeId
 from resurge.model.requests import CPA, CPAL, DIRECT, PRECOPY, Answer, Balance, Drain, Move, Scale, Verdict
 from resurge.protocols.recovery import RecoveryState
@@ -11,26 +12,25 @@ from resurge.simulator.faults import Ask, Wanted
 
 WRONG = 0.05
 WAYS_WANTED = {Wanted.MOVE_DIRECTLY: DIRECT, Wanted.MOVE_BY_CPA: CPA, Wanted.MOVE_BY_CPAL: CPAL}
-Wish = Move | Drain | Balance | Scale
 
 
 @dataclass
 class Requests:
     """What a driver was asked, and how it answered; a node that was drained may be let go."""
 
-    asked: dict[str, Wish] = field(default_factory=dict)
+    asked: dict[str, requests.Ask] = field(default_factory=dict)
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     releases: dict[str, Callable[[NodeId], None]] = field(default_factory=dict)
 
     def answered(self, request: str, answer: Answer) -> None:
         """A driver has answered."""
         self.answers.setdefault(request, []).append(answer)
-        wish, release = self.asked[request], self.releases.get(request)
-        if answer.verdict is Verdict.DONE and isinstance(wish, Drain) and release is not None:
-            release(wish.node)
+        asked, release = self.asked[request], self.releases.get(request)
+        if answer.verdict is Verdict.DONE and isinstance(asked, Drain) and release is not None:
+            release(asked.node)
 
 
-def wish_of(fault: Ask, recovery: RecoveryState, request: str) -> Wish:
+def ask_of(fault: Ask, recovery: RecoveryState, request: str) -> requests.Ask:
     """The request, by the chance of its own."""
     rng = random.Random(fault.seed)
     node = _node(rng, recovery)

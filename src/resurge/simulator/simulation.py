@@ -34,7 +34,7 @@ from resurge.simulator.faults import (
     Wanted,
 )
 from resurge.simulator.journal import Journal
-from resurge.simulator.requests import wish_of
+from resurge.simulator.requests import ask_of
 from resurge.simulator.running import Doomed
 from resurge.simulator.scenarios import (
     Scenario,
@@ -256,11 +256,11 @@ class _Simulation:
         if not self.driver.is_alive:
             return
         requests = self.driver.requests
-        wish = wish_of(fault, self.driver.recovery, f"r{len(requests.asked)}")
-        requests.asked[wish.request] = wish
+        asked = ask_of(fault, self.driver.recovery, f"r{len(requests.asked)}")
+        requests.asked[asked.request] = asked
         if fault.wanted is Wanted.RELEASE:
-            requests.releases[wish.request] = lambda node: self._after(0.5, lambda: self._kill([node]))
-        self.driver.deliver(Requested(wish))
+            requests.releases[asked.request] = lambda node: self._after(0.5, lambda: self._kill([node]))
+        self.driver.deliver(Requested(asked))
 
     def _end_driver(self, fault: RestartDriver) -> None:
         if not self.driver.is_alive:

@@ -18,10 +18,10 @@ MOST_ANSWERS = 2
 LOOK_S = 0.2
 
 
-def ask(store: DurableStore, generation: int, wish: Ask) -> None:
+def ask(store: DurableStore, generation: int, asked: Ask) -> None:
     """Write a request for the driver of a generation."""
-    if not store.create(paths.request(generation, wish.request), msgspec.json.encode(wish)):
-        raise StorageError(f"a request {wish.request!r} is there already; expected a new name: ask again")
+    if not store.create(paths.request(generation, asked.request), msgspec.json.encode(asked)):
+        raise StorageError(f"a request {asked.request!r} is there already; expected a new name: ask again")
 
 
 def withdraw(store: DurableStore, generation: int, name: str) -> None:
@@ -36,13 +36,15 @@ def asked(store: DurableStore, generation: int) -> list[str]:
     return [name.removeprefix(prefix).removesuffix(".json") for name in found]
 
 
-def read_wish(store: DurableStore, generation: int, name: str) -> Ask | Answer:
+def read_request(store: DurableStore, generation: int, name: str) -> Ask | Answer:
     """A request; or the refusal of a file that is none."""
     try:
-        wish = msgspec.json.decode(store.read(paths.request(generation, name)), type=Ask)
+        asked = msgspec.json.decode(store.read(paths.request(generation, name)), type=Ask)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Answer(Verdict.REFUSED, f"the request cannot be read ({error}); is the command of another version than the job?")
-    return wish if wish.request == name else Answer(Verdict.REFUSED, f"the request calls itself {wish.request!r}, not {name!r}")
+    return (
+        asked if asked.request == name else Answer(Verdict.REFUSED, f"the request calls itself {asked.request!r}, not {name!r}")
+    )
 
 
 def answer(store: DurableStore, generation: int, name: str, given: Answer) -> None:
@@ -72,20 +74,20 @@ def forget_before(store: DurableStore, generation: int) -> None:
 
 
 def carried_out(
-    store: DurableStore, generation: int, wish: Ask, timeout_s: float, accepted: Callable[[Answer], None] | None = None
+    store: DurableStore, generation: int, asked: Ask, timeout_s: float, accepted: Callable[[Answer], None] | None = None
 ) -> Answer:
     """Ask, and wait for the final answer; a request that nobody answers is withdrawn."""
-    ask(store, generation, wish)
+    ask(store, generation, asked)
     deadline_s, given = time.monotonic() + timeout_s, list[Answer]()
     while not (given and given[-1].is_final) and time.monotonic() < deadline_s:
         time.sleep(LOOK_S)
-        given = answers(store, generation, wish.request)
+        given = answers(store, generation, asked.request)
         if given and accepted is not None and not given[0].is_final:
             accepted(given[0])
             accepted = None
     if given and given[-1].is_final:
         return given[-1]
-    withdraw(store, generation, wish.request)
+    withdraw(store, generation, asked.request)
     journal = Journal(store)
     journal.read()
     if journal.generation != generation:

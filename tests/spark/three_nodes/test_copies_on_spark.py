@@ -37,8 +37,8 @@ def test_a_killed_node_comes_back_from_copies_on_a_real_cluster(
         store = DurableStore(engine.store.url)
         wait_until(lambda: any(partition == TOP for partition, _ in engine.state.copies), "a copy of top/0", 300)
         copied = next(node for partition, node in engine.state.copies if partition == TOP)
-        for wish in (Move("first", "counts", NodeId(victim), [0, 1], CPAL), Move("second", "top", copied, [0], CPA)):
-            answers.append(carried_out(store, engine.journal.generation, wish, 300))
+        for ask in (Move("first", "counts", NodeId(victim), [0, 1], CPAL), Move("second", "top", copied, [0], CPA)):
+            answers.append(carried_out(store, engine.journal.generation, ask, 300))
         wait_until(lambda: len(engine.state.copies) == len(engine.recovery.statuses), "a copy of each partition", 300)
         cluster.kill(victim)
         wait_until(lambda: any(isinstance(event, CopiesUsed) for event in events), "a recovery from copies", 300)

@@ -97,7 +97,7 @@ def test_moves_and_a_drain_on_a_real_cluster_change_no_output(
 
     def ask() -> None:
         store = DurableStore(engine.store.url)
-        answers.extend(carried_out(store, engine.journal.generation, wish, 300) for wish in asks)
+        answers.extend(carried_out(store, engine.journal.generation, ask, 300) for ask in asks)
         cluster.kill(drained)
 
     run_while(engine, ask)

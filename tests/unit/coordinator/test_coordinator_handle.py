@@ -166,7 +166,7 @@ def test_a_checkpoint_is_given_up_if_a_node_is_lost_before_it_is_logged() -> Non
     assert not logged(sent)
 
 
-def test_a_wish_to_save_waits_for_the_checkpoint_that_is_being_written_and_then_saves_the_head() -> None:
+def test_a_request_to_save_waits_for_the_checkpoint_that_is_being_written_and_then_saves_the_head() -> None:
     """A driver that ends leaves everything durable."""
     state, run, attempt = taken()
     state, _ = told(state, Requested(SaveAll()))
@@ -271,7 +271,7 @@ def test_an_epoch_that_others_took_than_those_who_are_live_is_never_committed() 
         told(state, JobEnded(run.job.attempt, JobResult(published_epochs=[1], rows_read=1)))
 
 
-def test_sources_that_failed_are_asked_again_when_somebody_wishes_it() -> None:
+def test_sources_that_failed_are_asked_again_when_somebody_asks_for_it() -> None:
     """The driver ends what it does, and does not wait for an answer that never comes."""
     state, _ = told(first(), Requested(Start()))
     state, sent = handle(state, Requested(RunEpochs()), 1.0)

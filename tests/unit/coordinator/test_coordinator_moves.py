@@ -85,7 +85,7 @@ class Driven:
 
     def job(self, *, ships_only: bool = False) -> Job:
         """The job that runs: the live one, or the one that ships."""
-        [job] = [flight.job for flight in self.state.jobs.values() if flight.job.is_shipping_only == ships_only]
+        [job] = [running.job for running in self.state.jobs.values() if running.job.is_shipping_only == ships_only]
         return job
 
     def finish(self, job: Job, shipped_bytes: int = 10) -> None:
@@ -141,8 +141,8 @@ def test_what_is_shipped_for_copies_of_others_is_not_counted_as_the_move_s() -> 
     driven.finish(driven.job())
     shipping, live = driven.job(ships_only=True), driven.job()
     both = replace(shipping, ships=(*shipping.ships, replace(shipping.ships[0], partition=COUNTS[1])))
-    flight = driven.state.jobs[shipping.attempt]
-    driven.state = replace(driven.state, jobs={**driven.state.jobs, shipping.attempt: replace(flight, job=both)})
+    running = driven.state.jobs[shipping.attempt]
+    driven.state = replace(driven.state, jobs={**driven.state.jobs, shipping.attempt: replace(running, job=both)})
     driven.finish(both, shipped_bytes=500)
     driven.finish(live)
     driven.finish(driven.job(), shipped_bytes=7)
@@ -166,8 +166,8 @@ def test_direct_pauses_what_moves_while_all_of_it_is_shipped_and_nobody_else_wai
     driven.finish(driven.job())
     assert driven.place(COUNTS[0]) == driven.place(COUNTS[1]) == N3
     for _ in range(6):
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
     assert driven.state.recovery.all_live and driven.answers()[-1] == (Verdict.DONE, "2 partitions have moved")
     assert driven.emitted(MoveEnded)[0].pause_s > 0
 
@@ -178,10 +178,10 @@ def test_large_changes_are_shipped_again_before_the_switch_but_not_for_ever() ->
     driven.tell(Requested(Move("r1", "counts", N3, [0])))
     bases = []
     for _ in range(20):
-        for flight in list(driven.state.jobs.values()):
-            if flight.job.is_shipping_only:
-                bases.append(flight.job.ships[0].base)
-                driven.finish(flight.job, shipped_bytes=10**8)
+        for running in list(driven.state.jobs.values()):
+            if running.job.is_shipping_only:
+                bases.append(running.job.ships[0].base)
+                driven.finish(running.job, shipped_bytes=10**8)
         driven.finish(driven.job())
     assert len(bases) == 4 and bases[0] is None and None not in bases[1:]
     assert driven.place(COUNTS[0]) == N3
@@ -220,8 +220,8 @@ def test_a_node_lost_while_a_direct_move_pauses_ends_it_and_what_was_paused_goes
     known = driven.state.recovery.statuses[COUNTS[0]]
     assert known.phase in (Phase.CATCHING_UP, Phase.LIVE) and (known.node == N1) == (lost != N1)
     for _ in range(9):
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
     assert driven.state.recovery.all_live
 
 
@@ -233,8 +233,8 @@ def test_a_direct_shipment_that_fails_lets_what_was_paused_go_on_where_it_is() -
     driven.tell(JobEnded(driven.job(ships_only=True).attempt, failure=Failure(ENGINE_FAILED, "a run is gone")))
     assert driven.answers()[-1] == (Verdict.FAILED, "a run is gone; nothing has moved")
     for _ in range(6):
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
     assert driven.state.recovery.all_live and driven.place(COUNTS[0]) == N1
 
 
@@ -267,8 +267,8 @@ def test_a_drained_node_is_emptied_and_takes_nothing_again() -> None:
     driven = started()
     driven.tell(Requested(Drain("r1", N1)))
     for _ in range(6):
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
     assert driven.answers()[-1] == (Verdict.DONE, "node n1 is empty and may go")
     assert {driven.place(partition) for partition in COUNTS} == {N2, N3}
     driven.tell(Requested(Move("r2", "counts", N1, [0])))
@@ -281,7 +281,7 @@ def test_a_drained_node_is_emptied_and_takes_nothing_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("ask", "words"),
     [
         (Move("r", "count", N3), "no operator with state is called 'count'; did you mean 'counts'? (there are: counts)"),
         (Move("r", "counts", N3, [7]), "operator counts has key groups 0 to 5, and none of number 7"),
@@ -295,10 +295,10 @@ def test_a_drained_node_is_emptied_and_takes_nothing_again() -> None:
         (Drain("r", NodeId("gone")), "there is no node 'gone' (up and warm: n1, n2, n3)"),
     ],
 )
-def test_a_request_that_cannot_be_carried_out_is_refused_in_one_line(wish: Move | Drain, words: str) -> None:
+def test_a_request_that_cannot_be_carried_out_is_refused_in_one_line(ask: Move | Drain, words: str) -> None:
     """The reason, what there is, and what to do."""
     driven = started()
-    driven.tell(Requested(wish))
+    driven.tell(Requested(ask))
     [(verdict, text)] = driven.answers()
     assert verdict is Verdict.REFUSED and words in text and "\n" not in text
     assert driven.state.migration is None and not driven.state.draining
@@ -315,8 +315,8 @@ def test_what_the_balancer_began_stands_back_for_a_user() -> None:
     assert driven.state.migration.request == "r2"
     assert [verdict for verdict, _ in driven.answers()] == [Verdict.REFUSED, Verdict.ACCEPTED]
     while driven.state.migration is not None:
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
     assert driven.place(COUNTS[0]) == N2
 
 
@@ -368,8 +368,8 @@ def test_the_balancer_waits_until_load_was_uneven_for_some_epochs_and_rests_afte
     driven = Driven(balances=True)
     begun = []
     for _ in range(30):
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
         begun.append(len(driven.emitted(MoveStarted)))
     assert begun[1] == 0 and begun[-1] == 1
     loads = {node: sum(driven.place(partition) == node for partition in COUNTS) for node in (N1, N2, N3)}
@@ -393,7 +393,7 @@ def test_small_states_are_shipped_with_the_switch_alone() -> None:
     driven = Driven(balances=True)
     driven.sizes_bytes = dict.fromkeys(COUNTS, 1_000)
     while not driven.emitted(MoveEnded):
-        assert not any(flight.job.is_shipping_only for flight in driven.state.jobs.values())
+        assert not any(running.job.is_shipping_only for running in driven.state.jobs.values())
         driven.finish(driven.job())
     assert {driven.place(partition) for partition in COUNTS} == {N1, N2, N3}
 
@@ -404,9 +404,9 @@ def test_large_states_are_shipped_beforehand_and_the_planner_knows_their_sizes()
     driven.sizes_bytes = {partition: 10**9 if partition.key_group % 3 else 2 * 10**6 for partition in COUNTS}
     shipped = []
     while not driven.emitted(MoveEnded):
-        for flight in list(driven.state.jobs.values()):
-            shipped += [ship.partition for ship in flight.job.ships if flight.job.is_shipping_only]
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            shipped += [ship.partition for ship in running.job.ships if running.job.is_shipping_only]
+            driven.finish(running.job)
     assert set(shipped) == {COUNTS[0], COUNTS[3]}
 
 
@@ -486,7 +486,7 @@ def test_an_old_copy_is_refreshed_before_the_switch_and_a_new_one_with_it(age: i
     driven = with_copies(driven, driven.state.recovery.head - age)
     driven.tell(Requested(Move("r1", "counts", N3, [0])))
     driven.finish(driven.job())
-    assert any(flight.job.is_shipping_only for flight in driven.state.jobs.values()) is is_shipped_first
+    assert any(running.job.is_shipping_only for running in driven.state.jobs.values()) is is_shipped_first
 
 
 def test_what_one_job_refreshes_is_bounded_by_what_the_last_refresh_sent() -> None:
@@ -498,10 +498,10 @@ def test_what_one_job_refreshes_is_bounded_by_what_the_last_refresh_sent() -> No
     driven.state = replace(driven.state, settings=settings, copies=copies, copying=copying)
     shipped: list[list[Partition]] = []
     for _ in range(12):
-        for flight in list(driven.state.jobs.values()):
-            if flight.job.is_shipping_only:
-                shipped.append([ship.partition for ship in flight.job.ships])
-            driven.finish(flight.job, shipped_bytes=MOST_BYTES // 3)
+        for running in list(driven.state.jobs.values()):
+            if running.job.is_shipping_only:
+                shipped.append([ship.partition for ship in running.job.ships])
+            driven.finish(running.job, shipped_bytes=MOST_BYTES // 3)
     assert shipped[0] == COUNTS, "nothing is known of the first one"
     assert shipped[1:4] == [COUNTS[:3], COUNTS[3:], COUNTS[:3]]
 
@@ -518,10 +518,10 @@ def test_a_partition_that_catches_up_after_a_direct_move_keeps_what_it_changes_f
     driven.tell(Requested(Move("r1", "counts", N2, [0], DIRECT)))
     kept: list[int | None] = []
     for _ in range(8):
-        for flight in list(driven.state.jobs.values()):
+        for running in list(driven.state.jobs.values()):
             # The live epochs that it misses while it is shipped are caught up with on its new node.
-            kept += [task.keep_after for task in flight.job.tasks if (task.partition, task.node) == (COUNTS[0], N2)]
-            driven.finish(flight.job)
+            kept += [task.keep_after for task in running.job.tasks if (task.partition, task.node) == (COUNTS[0], N2)]
+            driven.finish(running.job)
     assert kept and None not in kept
 
 
@@ -532,7 +532,7 @@ def test_the_planner_is_not_asked_again_soon_after_it_found_nothing() -> None:
     driven.state = priced(replace(driven.state, costs=costs))
     asked = []
     for _ in range(60):
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
         asked.append(sum(isinstance(command, PlanMoves) for command in driven.sent))
     assert 1 <= asked[-1] <= 3

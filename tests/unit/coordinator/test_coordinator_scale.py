@@ -27,8 +27,8 @@ def scaled(least: int, most: int, cost: float) -> Driven:
 def run(driven: Driven, epochs: int) -> None:
     """Let jobs succeed, one second each."""
     for _ in range(epochs):
-        for flight in list(driven.state.jobs.values()):
-            driven.finish(flight.job)
+        for running in list(driven.state.jobs.values()):
+            driven.finish(running.job)
 
 
 def totals(driven: Driven) -> list[int]:

@@ -30,7 +30,7 @@ def test_a_request_is_for_one_generation_and_answers_come_in_order(tmp_path: Pat
     store = DurableStore(str(tmp_path))
     requests.ask(store, 2, Drain("r1", NodeId("n1")))
     assert requests.asked(store, 2) == ["r1"] and requests.asked(store, 1) == requests.asked(store, 3) == []
-    assert requests.read_wish(store, 2, "r1") == Drain("r1", NodeId("n1"))
+    assert requests.read_request(store, 2, "r1") == Drain("r1", NodeId("n1"))
     accepted, done = Answer(Verdict.ACCEPTED, "2 move"), Answer(Verdict.DONE, "all moved", 1.5, 0.1)
     for answer in (accepted, done, Answer(Verdict.FAILED, "too late")):
         requests.answer(store, 2, "r1", answer)
@@ -44,14 +44,14 @@ def test_a_file_that_is_no_request_is_refused(content: bytes, words: str, tmp_pa
     """Of another version, torn, or under another name."""
     store = DurableStore(str(tmp_path))
     store.create(paths.request(1, "r1"), content)
-    refused = requests.read_wish(store, 1, "r1")
+    refused = requests.read_request(store, 1, "r1")
     assert isinstance(refused, Answer) and refused.verdict is Verdict.REFUSED and words in refused.text
 
 
 def test_who_waits_is_told_when_the_driver_stops_and_nodes_go_by_the_users_names(tmp_path: Path) -> None:
     """A request that was found and not answered fails; nothing is told twice."""
     store, told, found = DurableStore(str(tmp_path)), [], threading.Event()
-    watch = RequestWatch(str(tmp_path), 1, lambda wish: (told.append(wish), found.set()))
+    watch = RequestWatch(str(tmp_path), 1, lambda ask: (told.append(ask), found.set()))
     watch.listen(NodeNamed(0.0, "7", "node-2"))
     watch.start()
     requests.ask(store, 1, Move("r1", "counts", NodeId("node-2"), [0]))
@@ -136,17 +136,17 @@ def test_a_job_that_does_not_run_answers_nothing_and_the_request_is_withdrawn(tm
     assert asked("drain", tmp_path / "nowhere", "n1")[1].startswith("there is no job at ")
 
 
-def test_a_wish_travels_as_it_is(tmp_path: Path) -> None:
+def test_a_request_travels_as_it_is(tmp_path: Path) -> None:
     """Every kind of request is read as it was written."""
     store = DurableStore(str(tmp_path))
-    for wish in (
+    for ask in (
         Move("a", "counts", NodeId("n"), [1], "direct"),
         Drain("b", NodeId("n")),
         Balance("c", is_dry_run=True),
         Scale("d", 3),
     ):
-        requests.ask(store, 1, wish)
-        assert requests.read_wish(store, 1, wish.request) == wish
+        requests.ask(store, 1, ask)
+        assert requests.read_request(store, 1, ask.request) == ask
 
 
 def test_a_node_that_was_drained_takes_nothing_in_the_next_run(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def choice(state: JobState) -> StepChoice:
         before_s,
     )
     shadows = {partition: shadow.cursor for partition, shadow in state.shadows.items()}
-    under_way = [flight.step for flight in state.background if flight.step is not None]
+    under_way = [running.step for running in state.background if running.step is not None]
     return StepChoice(recovery, state.buffers.coverage(recovery.graph.upstream), shadows, timing, under_way)
 
 
@@ -77,7 +77,7 @@ def stepped(state: JobState, now_s: float, budget_s: float | None) -> JobState:
     """
     asked = choice(state)
     state = replace(state, lane=replace(state.lane, considered=state.recovery.revision, is_looked=True))
-    background = frozenset(flight.job.attempt for flight in state.background)
+    background = frozenset(running.job.attempt for running in state.background)
     if background and (budget_s is None or asked.recovery_comes_first):
         # While no query is live an epoch would publish nothing; else it is late by an interval at most.
         until_s = float("inf") if budget_s is None or asked.is_idle else now_s + state.settings.interval_s

@@ -40,7 +40,7 @@ def proposed(state: JobState, now_s: float) -> JobState:
             return _asked(state, problem)
         return state
     is_resting = recovery.head < copying.not_before_epoch
-    if copying.is_settled or is_resting or any(flight.job.ships for flight in state.jobs.values()):
+    if copying.is_settled or is_resting or any(running.job.ships for running in state.jobs.values()):
         return state
     due = _due(state)
     if not due:

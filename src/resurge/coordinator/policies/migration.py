@@ -35,24 +35,24 @@ RIDING_BYTES = 1_000_000
 Moves = Mapping[Partition, NodeId]
 
 
-def requested(state: JobState, wish: Move | Drain | Balance, now_s: float) -> JobState:
+def requested(state: JobState, asked: Move | Drain | Balance, now_s: float) -> JobState:
     """Begin what a user asked for, or refuse it in one line. What nobody asked for stands back, unless it is just switching."""
     own = state.migration is not None and not state.migration.request
-    if own and not any(flight.job.leaves for flight in state.jobs.values()):
+    if own and not any(running.job.leaves for running in state.jobs.values()):
         wanted = given_up(state, "a user asked for something else", now_s)
-        state = state if move_requests.refusal(wanted, wish) else wanted
-    refusal = move_requests.refusal(state, wish)
+        state = state if move_requests.refusal(wanted, asked) else wanted
+    refusal = move_requests.refusal(state, asked)
     if refusal:
-        return responded(state, wish.request, Answer(Verdict.REFUSED, refusal))
-    if isinstance(wish, Move):
-        moves = move_requests.wished(state, wish)
+        return responded(state, asked.request, Answer(Verdict.REFUSED, refusal))
+    if isinstance(asked, Move):
+        moves = move_requests.moves_asked(state, asked)
         if not moves:
-            return responded(state, wish.request, Answer(Verdict.DONE, f"everything asked for is on {wish.target} already"))
-        return _started(state, Migration(wish.request, wish.how, now_s, is_planned=True), moves, now_s)
-    if isinstance(wish, Drain):
-        state = priced(replace(state, draining=state.draining | {wish.node}))
-        return replace(state, migration=Migration(wish.request, PRECOPY, now_s, drains=wish.node))
-    return replace(state, migration=Migration(wish.request, PRECOPY, now_s, is_dry_run=wish.is_dry_run))
+            return responded(state, asked.request, Answer(Verdict.DONE, f"everything asked for is on {asked.target} already"))
+        return _started(state, Migration(asked.request, asked.how, now_s, is_planned=True), moves, now_s)
+    if isinstance(asked, Drain):
+        state = priced(replace(state, draining=state.draining | {asked.node}))
+        return replace(state, migration=Migration(asked.request, PRECOPY, now_s, drains=asked.node))
+    return replace(state, migration=Migration(asked.request, PRECOPY, now_s, is_dry_run=asked.is_dry_run))
 
 
 def proposed(state: JobState, now_s: float) -> JobState:
@@ -78,7 +78,7 @@ def proposed(state: JobState, now_s: float) -> JobState:
     if migration.how in PAUSING:
         return _paused(state, migration, now_s) if migration.moves else _caught_up(state, migration, now_s)
     unready = _unready(state, migration)
-    if not unready or any(flight.job.ships or flight.job.is_replay for flight in state.jobs.values()):
+    if not unready or any(running.job.ships or running.job.is_replay for running in state.jobs.values()):
         return state
     if migration.how == CPAL:
         outdated = replaying.outdated(state, migration, unready)
@@ -220,7 +220,7 @@ def _paused(state: JobState, migration: Migration, now_s: float) -> JobState:
 
 def _shipped_directly(state: JobState, migration: Migration, now_s: float) -> JobState:
     """All that paused partitions have is shipped; then they go on from it."""
-    if any(flight.job.ships for flight in state.jobs.values()):
+    if any(running.job.ships for running in state.jobs.values()):
         return state
     unshipped = {
         partition: target

@@ -29,16 +29,16 @@ def active(state: JobState) -> list[NodeId]:
     return [node for node in sorted(state.recovery.capacity) if node not in state.draining]
 
 
-def requested(state: JobState, wish: Scale, now_s: float) -> JobState:
+def requested(state: JobState, asked: Scale, now_s: float) -> JobState:
     """A user wants so many nodes."""
     bounds = state.settings.scale
     if bounds is None:
-        return responded(state, wish.request, Answer(Verdict.REFUSED, WITHOUT_SCALE))
-    if not bounds.least <= wish.nodes <= bounds.most:
-        text = f"{wish.nodes} nodes are wanted; expected a number from {bounds.least} to {bounds.most}, as --scale has it"
-        return responded(state, wish.request, Answer(Verdict.REFUSED, text))
-    state = _wanting(state, wish.nodes, now_s, "a user asked for it")
-    return responded(state, wish.request, Answer(Verdict.DONE, f"{wish.nodes} nodes are wanted from now on"))
+        return responded(state, asked.request, Answer(Verdict.REFUSED, WITHOUT_SCALE))
+    if not bounds.least <= asked.nodes <= bounds.most:
+        text = f"{asked.nodes} nodes are wanted; expected a number from {bounds.least} to {bounds.most}, as --scale has it"
+        return responded(state, asked.request, Answer(Verdict.REFUSED, text))
+    state = _wanting(state, asked.nodes, now_s, "a user asked for it")
+    return responded(state, asked.request, Answer(Verdict.DONE, f"{asked.nodes} nodes are wanted from now on"))
 
 
 def joined(state: JobState) -> JobState:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from resurge.coordinator.commands import Run
-from resurge.coordinator.state import InFlight, JobState
+from resurge.coordinator.state import JobState, RunningJob
 from resurge.errors import ProtocolError
 from resurge.model.names import Partition
 from resurge.model.work import Job, Role
@@ -14,7 +14,7 @@ def submitted(state: JobState, now_s: float, job: Job, step: CatchUp | None = No
     """A job runs; it must be admitted."""
     if reason := _refused(state, job):
         raise ProtocolError(f"job {job.attempt} cannot run: {reason}")
-    jobs = {**state.jobs, job.attempt: InFlight(job, now_s, step)}
+    jobs = {**state.jobs, job.attempt: RunningJob(job, now_s, step)}
     lane = replace(state.lane, foreground=job.attempt) if is_foreground else state.lane
     return replace(state, jobs=jobs, lane=lane).sending(Run(job))
 
@@ -28,8 +28,8 @@ def _refused(state: JobState, job: Job) -> str:
     missing = sorted(job.nodes - state.recovery.capacity.keys())
     if missing or not job.nodes:
         return f"it needs {', '.join(missing) or 'nodes, and has none'}; expected nodes that are up"
-    for attempt, flight in state.jobs.items():
-        both = _written_by_both(job, flight.job)
+    for attempt, running in state.jobs.items():
+        both = _written_by_both(job, running.job)
         if both:
             name = min(f"the {role.value} of {partition}" for partition, role in both)
             return f"{name} is written by job {attempt}; expected one writer"

@@ -11,7 +11,7 @@ from collections import deque
 from resurge.coordinator import inputs, job_events
 from resurge.coordinator.commands import Command, Poll
 from resurge.coordinator.handle import handle
-from resurge.coordinator.inputs import CommandFailed, Failure, Input, JobEnded, Requested, Wish
+from resurge.coordinator.inputs import CommandFailed, Failure, Input, Instruction, JobEnded, Requested
 from resurge.coordinator.scheduling import Strategy
 from resurge.coordinator.starting import Found, first_state, went_back
 from resurge.coordinator.state import Description, JobState, Settings
@@ -142,7 +142,7 @@ class Engine:
             self._recorder.began(clock_s(), self._state)
         self._edge.respond = self._requests.respond
         self._requests.start()
-        self._wish(inputs.Start())
+        self._instruct(inputs.Start())
 
     def _resumed_edge(self, name: str, found: Resumption, sources: Sources) -> Edge:
         """What the last driver left, as the edge keeps it."""
@@ -222,19 +222,19 @@ class Engine:
         else:
             self._answers.append(event)
 
-    def ask(self, wish: Ask) -> None:
+    def ask(self, asked: Ask) -> None:
         """A user asks for something; from any thread. The answer is written where requests are."""
-        self._told.put(Requested(wish))
+        self._told.put(Requested(asked))
 
     def _tell_scaler(self, event: Event) -> None:
         if isinstance(event, NodeJoined) and self.scaler is not None:
             self.scaler.joined()
 
-    def _wish(self, wish: Wish) -> None:
-        """Go on until a wish is fulfilled."""
+    def _instruct(self, asked: Instruction) -> None:
+        """Go on until a request is done."""
         if self._broken is not None:
             raise self._broken
-        self._handle(Requested(wish))
+        self._handle(Requested(asked))
         while not self.state.is_over:
             self._next()
             if (failure := self.state.failure) is not None:
@@ -349,21 +349,21 @@ class Engine:
 
     def run(self, epochs: int | None = None, *, until_idle: bool = False, drain: bool = False) -> None:
         """Run until `stop`, for a number of epochs, or until there is no input; `drain` closes all windows at the end."""
-        self._wish(inputs.RunEpochs(epochs, until_idle, drain))
+        self._instruct(inputs.RunEpochs(epochs, until_idle, drain))
 
     def step(self, *, drain: bool = False) -> bool:
         """Run the next epoch if there is input; False if there was none."""
         head = self.recovery.head
-        self._wish(inputs.TakeEpoch(drain))
+        self._instruct(inputs.TakeEpoch(drain))
         return self.recovery.head > head
 
     def finish_recovery(self) -> None:
         """Wait until everything is live again."""
-        self._wish(inputs.FinishRecovery())
+        self._instruct(inputs.FinishRecovery())
 
     def checkpoint(self) -> None:
         """Save every partition's state, if all are live."""
-        self._wish(inputs.SaveAll())
+        self._instruct(inputs.SaveAll())
 
     def stop(self) -> None:
         """Ask the driver to end after the current epoch; from any thread, or from a signal handler."""

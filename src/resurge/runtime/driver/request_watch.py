@@ -67,18 +67,18 @@ class RequestWatch:
                         self._take(name)
 
     def _take(self, name: str) -> None:
-        wish = requests.read_wish(self._looking, self._generation, name)
+        asked = requests.read_request(self._looking, self._generation, name)
         self._seen.add(name)
         self._open.add(name)
-        if isinstance(wish, Answer):
-            self.respond(name, wish)
+        if isinstance(asked, Answer):
+            self.respond(name, asked)
         else:
-            self._tell(self._named(wish))
+            self._tell(self._named(asked))
 
-    def _named(self, wish: Ask) -> Ask:
+    def _named(self, asked: Ask) -> Ask:
         """The request with the engine's names of nodes, where the user gave his own."""
-        if isinstance(wish, Move):
-            return msgspec.structs.replace(wish, target=self._ids.get(wish.target, wish.target))
-        if isinstance(wish, Drain):
-            return msgspec.structs.replace(wish, node=self._ids.get(wish.node, wish.node))
-        return wish
+        if isinstance(asked, Move):
+            return msgspec.structs.replace(asked, target=self._ids.get(asked.target, asked.target))
+        if isinstance(asked, Drain):
+            return msgspec.structs.replace(asked, node=self._ids.get(asked.node, asked.node))
+        return asked

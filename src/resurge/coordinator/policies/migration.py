@@ -28,6 +28,8 @@ from resurge.telemetry import events
 
 MOST_SHIPPED_AT_ONCE = 8
 """Partitions that one background job ships from a node, or to one: it holds a core of each of its nodes, so it should be short."""
+FIRST_SHARE = 0.25
+"""In this part of the time between two live epochs shipments begin, so that most end before the next epoch."""
 MOST_ROUNDS = 4
 RIDING_BYTES = 1_000_000
 """Once a shipment was no larger than this, the next one may ride in a live epoch; so may all of a plan that is no larger."""
@@ -73,6 +75,8 @@ def proposed(state: JobState, now_s: float) -> JobState:
         return replace(state, next_number=state.next_number + 1, migration=migration).sending(
             PlanMoves(state.next_number, problem)
         )
+    if not _has_time(state, now_s):
+        return state
     if arrived := [p for p, node in migration.moves.items() if state.recovery.statuses[p].node == node]:
         return _brought(state, migration, arrived, now_s)
     if migration.how in PAUSING:
@@ -101,6 +105,14 @@ def _brought(state: JobState, migration: Migration, arrived: Collection[Partitio
 def _may_move(state: JobState, migration: Migration) -> bool:
     """Whether everything is live; room is made while others are down, but nothing catches up."""
     return state.recovery.all_live or (migration.makes_room and not state.recovery.has_phase(Phase.CATCHING_UP))
+
+
+def _has_time(state: JobState, now_s: float) -> bool:
+    """Whether a job that ships state can begin: early between two live epochs, as it holds cores that the next one needs."""
+    lane = state.lane
+    free_s = max(lane.began_s, lane.ended_s)
+    rest_s = lane.began_s + lane.rest_s - free_s
+    return rest_s <= 0 or now_s - free_s <= FIRST_SHARE * rest_s
 
 
 def _shipped_at_once(state: JobState, unready: Iterable[Partition], moves: Moves) -> dict[Partition, NodeId]:

@@ -125,7 +125,7 @@ def test_a_node_lost_before_a_task_of_a_move_changes_no_output(
     runner = MovingRunner([ask], is_concurrent=False, kill_at=kill_at, victims=victims)
     # It needs a checkpoint, of which some epochs must be replayed.
     runner.ask_after = 5 if how == CPAL else 1
-    told = run(tmp_path, runner)
+    told = run(tmp_path, runner, balance="off")
     assert runner.tasks_of_moves >= kill_at
     assert_same(crash_job.shown(tmp_path), undisturbed, f"{victims} lost before task {kill_at} of a {how} move")
     ours = [event for event in told if isinstance(event, MoveStarted | MoveEnded) and event.request == ask.request]
@@ -150,7 +150,7 @@ def test_a_target_catches_up_from_its_copy_or_the_checkpoint(
 
     asked: list[bool] = []
     runner.run = ask  # type: ignore[method-assign]
-    told = run(tmp_path, runner)
+    told = run(tmp_path, runner, balance="off")
     assert_same(crash_job.shown(tmp_path), undisturbed, f"{how} of {operator}")
     moved = [event for event in told if isinstance(event, MoveEnded) and event.moved]
     assert moved and not any(event.failure for event in moved)

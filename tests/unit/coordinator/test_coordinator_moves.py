@@ -23,6 +23,7 @@ from resurge.coordinator.inputs import (
     Requested,
     RunEpochs,
     Start,
+    Tick,
 )
 from resurge.coordinator.measuring import priced
 from resurge.coordinator.move_requests import answered
@@ -88,10 +89,10 @@ class Driven:
         [job] = [running.job for running in self.state.jobs.values() if running.job.is_shipping_only == ships_only]
         return job
 
-    def finish(self, job: Job, shipped_bytes: int = 10) -> None:
-        """A job succeeds, and the next epoch is due."""
+    def finish(self, job: Job, shipped_bytes: int = 10, *, after_s: float = 1.0) -> None:
+        """A job succeeds; usually after a whole interval, so that the next epoch is due."""
         sizes = {str(ship.partition): shipped_bytes for ship in job.ships}
-        self.now_s += 1.0
+        self.now_s += after_s
         self.tell(JobEnded(job.attempt, JobResult(rows_read=1, shipped_bytes=sizes, shipping_s=0.01 if job.leaves else 0.0)))
 
     def answers(self) -> list[tuple[Verdict, str]]:
@@ -132,6 +133,26 @@ def test_state_is_shipped_while_epochs_go_on_and_the_rest_with_the_switch() -> N
     assert [verdict for verdict, _ in driven.answers()] == [Verdict.ACCEPTED, Verdict.DONE]
     [begun], [ended] = driven.emitted(MoveStarted), driven.emitted(MoveEnded)
     assert begun.partitions == {"counts/0": ["n1", "n3"]} and (ended.moved, ended.pause_s, ended.failure) == (1, 0.01, "")
+
+
+def test_a_shipment_begins_early_between_two_epochs_so_that_the_next_one_finds_its_cores_free() -> None:
+    """A request that comes later waits for the end of the next epoch; one that comes early does not."""
+    driven = started()
+    driven.finish(driven.job(), after_s=0.2)
+    driven.now_s += 0.5
+    driven.tell(Requested(Move("r1", "counts", N3, [0])))
+    assert not driven.state.jobs
+    driven.now_s += 0.3
+    driven.tell(Tick())
+    [running] = driven.state.jobs.values()
+    assert running.job.live_epoch is not None
+    driven.finish(running.job, after_s=0.2)
+    assert driven.job(ships_only=True).ships
+    early = started()
+    early.finish(early.job(), after_s=0.2)
+    early.now_s += 0.1
+    early.tell(Requested(Move("r1", "counts", N3, [0])))
+    assert early.job(ships_only=True).ships
 
 
 def test_what_is_shipped_for_copies_of_others_is_not_counted_as_the_move_s() -> None:

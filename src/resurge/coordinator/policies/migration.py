@@ -18,7 +18,7 @@ from resurge.coordinator.move_requests import fits, move_problem, responded
 from resurge.coordinator.policies import balance, copies, making_room, replaying
 from resurge.coordinator.policies.submitting import submitted
 from resurge.coordinator.scheduling import FILLED
-from resurge.coordinator.state import JobState, Migration
+from resurge.coordinator.state import JobState, Migration, Turn
 from resurge.model.names import NodeId, Partition
 from resurge.model.requests import CPA, CPAL, PAUSING, PRECOPY, Answer, Balance, Drain, Move, Verdict
 from resurge.model.work import Job
@@ -110,9 +110,10 @@ def _may_move(state: JobState, migration: Migration) -> bool:
 def _has_time(state: JobState, now_s: float) -> bool:
     """Whether a job that ships state can begin: early between two live epochs, as it holds cores that the next one needs."""
     lane = state.lane
+    # Where there was no input, the time since the sources were last asked counts.
     free_s = max(lane.began_s, lane.ended_s)
     rest_s = lane.began_s + lane.rest_s - free_s
-    return rest_s <= 0 or now_s - free_s <= FIRST_SHARE * rest_s
+    return lane.turn is Turn.RESTING and (rest_s <= 0 or now_s - free_s <= FIRST_SHARE * rest_s)
 
 
 def _shipped_at_once(state: JobState, unready: Iterable[Partition], moves: Moves) -> dict[Partition, NodeId]:

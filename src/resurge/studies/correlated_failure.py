@@ -43,7 +43,7 @@ class FailureStudy:
     nodes: int = 10
     seed: int = 5
     arrivals_s: tuple[float, ...] = ()
-    posts_per_second: float = 4000.0
+    posts_per_second: float = 20_000.0
     distinct_tags: int = 30_000
     interval_s: float = 5.0
     longest: float = 1.1
